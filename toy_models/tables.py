@@ -70,25 +70,15 @@ class TableModel:
         """
         nested = [[list(row) for row in level] for level in levels]
         entries = [entry for level in nested for row in level for entry in row]
-        if any(
-            isinstance(entry, bool) or not isinstance(entry, str | int | float | Fraction)
-            for entry in entries
-        ):
+        if any(isinstance(entry, bool) or not isinstance(entry, str | int | float | Fraction) for entry in entries):
             raise TableError('every probability must be a number or a fraction in a string such as "3/7"')
         if len({len(row) for level in nested for row in level}) > 1:
-            raise TableError(
-                "every law must list one probability for each token, and all must be equally long"
-            )
+            raise TableError("every law must list one probability for each token, and all must be equally long")
         if any(isinstance(entry, float) for entry in entries):
             return cls(
-                tuple(
-                    np.array([[_number(e) for e in row] for row in level], dtype=np.float64)
-                    for level in nested
-                )
+                tuple(np.array([[_number(e) for e in row] for row in level], dtype=np.float64) for level in nested)
             )
-        fractions = tuple(
-            tuple(tuple(_fraction(entry) for entry in row) for row in level) for level in nested
-        )
+        fractions = tuple(tuple(tuple(_fraction(entry) for entry in row) for row in level) for level in nested)
         for depth, level in enumerate(fractions):
             for row, law in enumerate(level):
                 if sum(law) != 1:
@@ -107,9 +97,7 @@ class TableModel:
         """How many levels are written down."""
         return len(self.levels)
 
-    def rows(
-        self, contexts: NDArray[np.int64], context_length: int, offset: int
-    ) -> tuple[int, NDArray[np.int64]]:
+    def rows(self, contexts: NDArray[np.int64], context_length: int, offset: int) -> tuple[int, NDArray[np.int64]]:
         """Where the laws after ``context + x`` stand, for every x of length ``offset``.
 
         Args:
@@ -150,9 +138,7 @@ class TableModel:
         index = 0
         for position, token in enumerate(prefix):
             if not 0 <= token < self.vocab:
-                raise TableError(
-                    f"token {token} at position {position} is outside the vocabulary 0..{self.vocab - 1}"
-                )
+                raise TableError(f"token {token} at position {position} is outside the vocabulary 0..{self.vocab - 1}")
             index = index * self.vocab + int(token)
         return index
 
