@@ -1,0 +1,117 @@
+"""The instance that a bound is about, and the sums over its tree of texts.
+
+A node is a text of 1 to L tokens. Whatever belongs to the nodes is kept as one array a level, lexicographic:
+entry ``i`` of such a list is float64 [V**(i+1)], and the children of row r stand in rows rV .. rV + V - 1 of
+the next array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spectr_verify.bounds.result import BoundError, Floats
+from toy_models import ToyPair
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A pair at one draft length and number of drafts.
+
+    Attributes:
+        pair: the models.
+        length: L, tokens a draft.
+        drafts: K, independent drafts a round.
+        draft: P(v), levels 1..L.
+        target: Q(v), levels 1..L.
+    """
+
+    pair: ToyPair
+    length: int
+    drafts: int
+    draft: tuple[Floats, ...]
+    target: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, pair: ToyPair, length: int, drafts: int = 1) -> Problem:
+        """Lay out a pair.
+
+        Raises:
+            BoundError: L is not within what the tables cover, or K is below 1.
+        """
+        if not 1 <= length <= pair.max_length:
+            raise BoundError(
+                f"pair {pair.name!r}: length is {length}; its tables of {pair.target.depth} levels cover "
+                f"lengths from 1 to {pair.max_length}"
+            )
+        if drafts < 1:
+            raise BoundError(f"pair {pair.name!r}: drafts is {drafts}; it must be at least 1")
+        draft, target = pair.draft.joints(length)[1:], pair.target.joints(length)[1:]
+        return cls(pair, length, drafts, tuple(draft), tuple(target))
+
+    @property
+    def vocab(self) -> int:
+        """V, the number of tokens."""
+        return self.pair.vocab
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the tree has."""
+        return sum(level.size for level in self.target)
+
+    def __str__(self) -> str:
+        return f"pair {self.pair.name!r} at L = {self.length}, K = {self.drafts}"
+
+
+def marginals(leaves: Floats, problem: Problem) -> list[Floats]:
+    """Mass of every node from the mass of the full-length texts, float64 [V**L]."""
+    levels = [leaves]
+    for _ in range(problem.length - 1):
+        levels.append(levels[-1].reshape(-1, problem.vocab).sum(axis=1))
+    return levels[::-1]
+
+
+def path_sums(levels: Sequence[Floats], vocab: int) -> Floats:
+    """Sum of the node values along every full-length text: float64 [V**L]."""
+    total = np.zeros(1)
+    for level in levels:
+        total = np.repeat(total, vocab) + level
+    return total
+
+
+def ratios(draft: Sequence[Floats], target: Sequence[Floats]) -> list[Floats]:
+    """r(v) = min(P(v)/Q(v), 1) at every node, 1 where Q(v) = 0."""
+    # Dividing only where the ratio is below 1 leaves nothing to overflow, and no zero to divide by.
+    return [np.divide(p, q, out=np.ones_like(q), where=q > p) for p, q in zip(draft, target, strict=True)]
+
+
+def smallest_ratios(draft: Sequence[Floats], target: Sequence[Floats], vocab: int) -> list[Floats]:
+    """rho(v), the smallest r over the prefixes of v, v included, at every node."""
+    smallest, levels = np.ones(1), []
+    for ratio in ratios(draft, target):
+        smallest = np.minimum(np.repeat(smallest, vocab), ratio)
+        levels.append(smallest)
+    return levels
+
+
+def require_fit(problem: Problem, program: str, count: Callable[[Problem], int], limit: int) -> int:
+    """How many variables a program will have, counted before anything is built.
+
+    Raises:
+        BoundError: more than ``limit``; the message gives the count and the largest L and K that would fit.
+    """
+    variables = count(problem)
+    if variables <= limit:
+        return variables
+    lengths = (Problem.of(problem.pair, length, problem.drafts) for length in range(problem.length - 1, 0, -1))
+    drafts = (Problem.of(problem.pair, problem.length, number) for number in range(problem.drafts - 1, 0, -1))
+    longest = next((smaller.length for smaller in lengths if count(smaller) <= limit), None)
+    most = next((smaller.drafts for smaller in drafts if count(smaller) <= limit), None)
+    raise BoundError(
+        f"{problem}: the {program} has {variables:,} variables, more than the {limit:,} allowed. "
+        f"The largest L that fits with K = {problem.drafts} is {longest or 'none'}, "
+        f"the largest K that fits with L = {problem.length} is {most or 'none'}; "
+        "take one of these, or raise max_variables"
+    )

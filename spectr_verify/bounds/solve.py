@@ -1,0 +1,65 @@
+"""HiGHS through cvxpy, and the refusal of everything that is not a certified optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spectr_verify.bounds.problem import Problem
+from spectr_verify.bounds.result import BoundError, BoundResult
+
+MAX_VARIABLES = 200_000
+"""Programs above this are refused unless the caller raises the limit."""
+
+TOLERANCE = 1e-7
+"""Largest gap between the two certified sides of an optimum, in accepted tokens a round."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """How a solve ended: HiGHS's status in cvxpy's words, and the seconds that HiGHS reports."""
+
+    status: str
+    seconds: float
+
+
+def maximise(problem: Problem, objective: Any, constraints: list[Any], time_limit: float | None) -> Solved:
+    """Solve a linear program; the variables and constraints then carry its primal and dual point.
+
+    Args:
+        problem: named in errors.
+        objective: the cvxpy expression to maximise.
+        constraints: cvxpy constraints.
+        time_limit: seconds after which HiGHS gives up; ``None`` never.
+
+    Raises:
+        BoundError: the solver ended with any other status than optimal.
+    """
+    import cvxpy as cp
+
+    program = cp.Problem(cp.Maximize(objective), constraints)
+    options = {} if time_limit is None else {"time_limit": time_limit}
+    try:
+        program.solve(solver=cp.HIGHS, **options)
+    except cp.error.SolverError as error:
+        raise BoundError(f"{problem}: HiGHS failed: {error}") from error
+    if program.status != cp.OPTIMAL:
+        raise BoundError(
+            f"{problem}: HiGHS ended with status {program.status!r} instead of 'optimal', so there is no bound and "
+            "no gap to report; give it more time, or take a smaller L or K"
+        )
+    return Solved(program.status, float(program.solver_stats.solve_time))
+
+
+def certified(problem: Problem, result: BoundResult, tolerance: float) -> BoundResult:
+    """The result, if its two sides meet.
+
+    Raises:
+        BoundError: the gap is above ``tolerance``, or not a number.
+    """
+    if not result.gap <= tolerance:
+        raise BoundError(
+            f"{problem}: HiGHS ended with status {result.status!r}, but its point only shows that the optimum lies "
+            f"between {result.value!r} and {result.upper!r}: gap {result.gap:.3g}, allowed {tolerance:.3g}"
+        )
+    return result

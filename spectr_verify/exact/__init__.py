@@ -1,0 +1,1 @@
+"""Exact laws: enumerate what a rule does, compare with the target."""
