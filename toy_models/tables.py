@@ -6,7 +6,7 @@ A law is a row of V probabilities. Prefixes of one length stand in lexicographic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Fractions = tuple[tuple[tuple[Fraction, ...], ...], ...]
 
 SUM_TOLERANCE = 1e-6
 """How far from 1 a law written in floats may sum; it is then divided by its sum. Fractions must be exact."""
@@ -34,12 +35,20 @@ class TableModel:
     Attributes:
         levels: ``levels[i]`` is float64 [V**i, V], read-only; row r is the law after the r-th prefix of length i.
         fractions: the same numbers as exact fractions where the model was written with them, else ``None``.
+
+    A law of floats is divided by its sum, unless that sum is 1 to the last digits: then it is kept bit for bit, so
+    that a model survives being written and read again.
+
+    Raises:
+        TableError: a level has the wrong shape, a row is not a law, or the fractions are not those of the levels.
     """
 
     levels: tuple[Floats, ...]
-    fractions: tuple[tuple[tuple[Fraction, ...], ...], ...] | None = None
+    fractions: Fractions | None = None
 
     def __post_init__(self) -> None:
+        if self.fractions is not None:
+            _check_exact_laws(self.fractions)
         if not self.levels:
             raise TableError("a table needs at least one level: the law of the first token")
         arrays = [np.array(level, dtype=np.float64) for level in self.levels]
@@ -55,9 +64,15 @@ class TableModel:
                     f"{vocab**depth} prefixes of length {depth}: shape {(vocab**depth, vocab)}"
                 )
             _check_laws(level, f"level {depth}", vocab)
-            level /= level.sum(axis=-1, keepdims=True)
+            _normalise(level)
             level.setflags(write=False)
         object.__setattr__(self, "levels", tuple(arrays))
+        if self.fractions is not None:
+            _check_agreement(self.fractions, self.levels)
+
+    def __repr__(self) -> str:
+        """Python text that builds the same model, so that a counterexample can be pasted from a report."""
+        return f"TableModel.parse({self.to_json()!r})"
 
     @classmethod
     def parse(cls, levels: Sequence[Sequence[Sequence[Any]]]) -> TableModel:
@@ -66,31 +81,19 @@ class TableModel:
         The model keeps exact fractions when every entry is a string, an integer or a ``Fraction``.
 
         Raises:
-            TableError: an entry is not a number, rows have unequal lengths, or a row is not a law.
+            TableError: the lists are nested wrongly, an entry is not a number, or a row is not a law; the message
+                names the level, the row and the token.
         """
-        nested = [[list(row) for row in level] for level in levels]
-        entries = [entry for level in nested for row in level for entry in row]
-        if any(isinstance(entry, bool) or not isinstance(entry, str | int | float | Fraction) for entry in entries):
-            raise TableError('every probability must be a number or a fraction in a string such as "3/7"')
-        if len({len(row) for level in nested for row in level}) > 1:
-            raise TableError("every law must list one probability for each token, and all must be equally long")
-        if any(isinstance(entry, float) for entry in entries):
-            return cls(
-                tuple(np.array([[_number(e) for e in row] for row in level], dtype=np.float64) for level in nested)
-            )
-        fractions = tuple(tuple(tuple(_fraction(entry) for entry in row) for row in level) for level in nested)
-        for depth, level in enumerate(fractions):
-            for row, law in enumerate(level):
-                if sum(law) != 1:
-                    raise TableError(
-                        f"level {depth}, row {row}: the fractions sum to {sum(law)}, not to 1; exact laws must be exact"
-                    )
-        return cls(tuple(np.array(level, dtype=np.float64) for level in fractions), fractions)
+        entries = _read_entries(levels)
+        arrays = tuple(np.array(level, dtype=np.float64) for level in entries)
+        if any(isinstance(entry, float) for level in entries for law in level for entry in law):
+            return cls(arrays)
+        return cls(arrays, tuple(tuple(tuple(Fraction(entry) for entry in law) for law in level) for level in entries))
 
     @property
     def vocab(self) -> int:
         """V, the number of tokens."""
-        return self.levels[0].shape[-1]
+        return len(self.levels[0][0])
 
     @property
     def depth(self) -> int:
@@ -107,10 +110,20 @@ class TableModel:
 
         Returns:
             The level, and the rows in it, int64 [C, V**offset].
+
+        Raises:
+            TableError: an index does not belong to a prefix of that length.
         """
+        if contexts.size and not 0 <= int(contexts.min()) <= int(contexts.max()) < self.vocab**context_length:
+            raise TableError(
+                f"contexts lie in {contexts.min()}..{contexts.max()}; with {self.vocab} tokens the prefixes of length "
+                f"{context_length} are numbered 0..{self.vocab**context_length - 1}"
+            )
         level = min(context_length + offset, self.depth - 1)
-        index = contexts[:, None] * self.vocab**offset + np.arange(self.vocab**offset)
-        # Only the last `level` tokens count: all of them, or the order of the Markov chain.
+        # Only the last `level` tokens count: all of them, or the order of the Markov chain. Taking the remainder
+        # before the product too keeps the numbers small.
+        recent = contexts % self.vocab ** min(context_length, self.depth - 1)
+        index = recent[:, None] * self.vocab**offset + np.arange(self.vocab**offset)
         return level, index % self.vocab**level
 
     def continuations(self, contexts: NDArray[np.int64], context_length: int, depth: int) -> list[Floats]:
@@ -121,20 +134,26 @@ class TableModel:
     def after(self, prefix: Sequence[int], depth: int) -> TableModel:
         """The model of what follows ``prefix``, ``depth`` levels deep, exact where this one is.
 
+        The two models agree on texts of up to ``depth`` tokens; beyond, each is the Markov chain of its own order.
+
         Raises:
-            TableError: a token of the prefix is not in the vocabulary.
+            TableError: a token of the prefix is not in the vocabulary, or ``depth`` is less than 1.
         """
-        context = np.array([self.index(prefix)])
+        context, length = self._recent(prefix)
         levels, fractions = [], []
         for offset in range(depth):
-            level, rows = self.rows(context, len(prefix), offset)
+            level, rows = self.rows(context, length, offset)
             levels.append(self.levels[level][rows[0]])
             if self.fractions is not None:
                 fractions.append(tuple(self.fractions[level][row] for row in rows[0]))
         return TableModel(tuple(levels), tuple(fractions) if self.fractions is not None else None)
 
     def index(self, prefix: Sequence[int]) -> int:
-        """Lexicographic index of a prefix among those of its length."""
+        """Lexicographic index of a prefix among those of its length.
+
+        Raises:
+            TableError: a token of the prefix is not in the vocabulary.
+        """
         index = 0
         for position, token in enumerate(prefix):
             if not 0 <= token < self.vocab:
@@ -142,9 +161,20 @@ class TableModel:
             index = index * self.vocab + int(token)
         return index
 
+    def _recent(self, prefix: Sequence[int]) -> tuple[NDArray[np.int64], int]:
+        """The tokens of a prefix that laws still depend on, as contexts [1] and their length."""
+        length = min(len(prefix), self.depth - 1)
+        # The index of a long prefix does not fit into 64 bits, that of its recent tokens does.
+        return np.array([self.index(prefix) % self.vocab**length]), length
+
     def law(self, prefix: Sequence[int]) -> Floats:
-        """Law of the token after ``prefix``: float64 [V]."""
-        level, rows = self.rows(np.array([self.index(prefix)]), len(prefix), 0)
+        """Law of the token after ``prefix``: float64 [V].
+
+        Raises:
+            TableError: a token of the prefix is not in the vocabulary.
+        """
+        context, length = self._recent(prefix)
+        level, rows = self.rows(context, length, 0)
         law: Floats = self.levels[level][rows[0, 0]]
         return law
 
@@ -196,10 +226,12 @@ class ToyPair:
             )
         if self.drafts is not None and self.drafts < 1:
             raise TableError(f"pair {self.name!r}: drafts is {self.drafts}; it must be at least 1")
-        if self.length is not None and not 1 <= self.length <= self.max_length:
+        if self.length is not None and self.length < 1:
+            raise TableError(f"pair {self.name!r}: length is {self.length}; it must be at least 1")
+        if self.length is not None and self.length > self.max_length:
             raise TableError(
-                f"pair {self.name!r}: length is {self.length}; with {self.draft.depth} levels a block can have "
-                f"1 to {self.max_length} tokens (the level after the whole block is needed too)"
+                f"pair {self.name!r}: length is {self.length}, but {self.draft.depth} levels reach blocks of at "
+                f"most {self.max_length} tokens; write {self.length + 1} levels, for the law after the whole block too"
             )
 
     @property
@@ -215,26 +247,104 @@ class ToyPair:
 
 def _check_laws(level: Floats, where: str, vocab: int) -> None:
     """Raise ``TableError`` at the first row that is not a probability law."""
-    sums = level.sum(axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite entries are reported below, not warned about
+        sums: Floats = level.sum(axis=-1)
     faults = (
         (~np.isfinite(level).all(axis=-1), "has an entry that is not a finite number"),
         ((level < 0).any(axis=-1), "has a negative probability"),
-        (~(np.abs(sums - 1) <= SUM_TOLERANCE), f"does not sum to 1 within {SUM_TOLERANCE:g}"),
+        (np.abs(sums - 1) > SUM_TOLERANCE, f"does not sum to 1 within {SUM_TOLERANCE:g}"),
     )
     for bad, fault in faults:
-        if bad.any():
-            row = int(np.argmax(bad))
+        rows = np.flatnonzero(bad)
+        if rows.size:
+            row = int(rows[0])
             raise TableError(
                 f"{where}, row {row}: {level[row].tolist()} {fault}; write one law of {vocab} probabilities"
             )
 
 
-def _fraction(entry: str | int | float | Fraction) -> Fraction:
+def _normalise(level: Floats) -> None:
+    """Divide, in place, the rows whose sum differs from 1 by more than the rounding of V numbers and their sum."""
+    sums = level.sum(axis=-1, keepdims=True)
+    rounding = level.shape[-1] * np.finfo(np.float64).eps
+    level /= np.where(np.abs(sums - 1) <= rounding, 1.0, sums)
+
+
+def _check_exact_laws(fractions: Fractions) -> None:
+    """Raise ``TableError`` at the first row of fractions that does not sum to exactly 1 or goes below 0."""
+    for depth, level in enumerate(fractions):
+        for row, law in enumerate(level):
+            if min(law, default=0) < 0:
+                raise TableError(f"{_at(depth, row)}: the probability {min(law)} is negative")
+            if sum(law) != 1:
+                raise TableError(
+                    f"{_at(depth, row)}: the fractions sum to {sum(law)}, not to 1; exact laws must be exact"
+                )
+
+
+def _check_agreement(fractions: Fractions, levels: tuple[Floats, ...]) -> None:
+    """Raise ``TableError`` where fractions and floats do not tell the same model."""
+    if len(fractions) != len(levels):
+        raise TableError(f"there are {len(fractions)} levels of fractions and {len(levels)} of floats")
+    for depth, (exact, level) in enumerate(zip(fractions, levels, strict=True)):
+        if [len(law) for law in exact] != [level.shape[-1]] * len(level):
+            raise TableError(f"level {depth}: the fractions have another shape than the floats, {level.shape}")
+        if not np.allclose(np.array(exact, dtype=np.float64), level, rtol=1e-12, atol=0.0):
+            raise TableError(f"level {depth}: fractions and floats differ; build exact models with TableModel.parse")
+
+
+def _at(depth: int, row: int) -> str:
+    return f"level {depth}, row {row}"
+
+
+def _read_entries(levels: Any) -> list[list[list[float | Fraction]]]:
+    """Nested lists of floats and fractions, all laws equally long, from what a user wrote."""
+    read: list[list[list[float | Fraction]]] = []
+    vocab: int | None = None
+    for depth, level in enumerate(_items(levels, "the table", "levels")):
+        laws = []
+        for row, law in enumerate(_items(level, f"level {depth}", "laws")):
+            where = _at(depth, row)
+            law_entries = [
+                _entry(p, f"{where}, token {token}") for token, p in enumerate(_items(law, where, "numbers"))
+            ]
+            vocab = len(law_entries) if vocab is None else vocab
+            if len(law_entries) != vocab:
+                raise TableError(
+                    f"{where}: the law lists {len(law_entries)} probabilities where the laws before it list {vocab}; "
+                    "every law needs one for each token"
+                )
+            laws.append(law_entries)
+        read.append(laws)
+    return read
+
+
+def _items(value: Any, where: str, content: str) -> Iterable[Any]:
+    """``value`` if it can be read as a list, else an error that says what belongs there."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TableError(
+            f"{where}: expected a list of {content}, found {_shown(value)}; a table is a list of levels, "
+            "a level a list of laws, a law a list of numbers"
+        )
+    return value
+
+
+def _entry(entry: Any, where: str) -> float | Fraction:
+    """A float as it is, anything exact as a fraction between 0 and 1."""
+    if isinstance(entry, bool) or not isinstance(entry, str | int | float | Fraction):
+        raise TableError(f'{where}: {_shown(entry)} is not a number or a fraction in a string such as "3/7"')
+    if isinstance(entry, float):
+        return entry
     try:
-        return Fraction(entry)
+        fraction = Fraction(entry)
     except (ValueError, ZeroDivisionError) as error:
-        raise TableError(f'{entry!r} is not a number or a fraction such as "3/7"') from error
+        raise TableError(f'{where}: {_shown(entry)} is not a number or a fraction such as "3/7"') from error
+    if not 0 <= fraction <= 1:
+        raise TableError(f"{where}: {_shown(entry)} is not a probability; it must lie between 0 and 1")
+    return fraction
 
 
-def _number(entry: str | int | float | Fraction) -> float:
-    return float(entry) if isinstance(entry, float) else float(_fraction(entry))
+def _shown(value: Any) -> str:
+    """A value as an error message shows it: on one line, and cut where it would fill the screen."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
