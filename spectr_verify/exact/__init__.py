@@ -1,1 +1,24 @@
-"""Exact laws: enumerate what a rule does, compare with the target."""
+"""Exact laws: every random choice of a rule enumerated, and the text compared with the target's law."""
+
+from spectr_verify.exact.law import (
+    TOTAL_TOLERANCE,
+    EnumerationError,
+    RoundLaw,
+    TextLaw,
+    round_law,
+    text_law,
+    total_variation,
+)
+from spectr_verify.exact.limits import LimitError, Limits
+
+__all__ = [
+    "TOTAL_TOLERANCE",
+    "EnumerationError",
+    "LimitError",
+    "Limits",
+    "RoundLaw",
+    "TextLaw",
+    "round_law",
+    "text_law",
+    "total_variation",
+]

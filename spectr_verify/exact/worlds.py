@@ -58,8 +58,9 @@ def worlds(rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int) 
     while stack:
         row, record, weight = stack.pop()
         if len(row) > chunk:
-            pieces = zip(row.split(chunk), record.split(chunk), weight.split(chunk), strict=True)
-            stack.extend(pieces)
+            stack.extend(
+                (row[i : i + chunk], record[i : i + chunk], weight[i : i + chunk]) for i in range(0, len(row), chunk)
+            )
             continue
         round = build(row)
         try:
@@ -116,7 +117,7 @@ def _check_repeatable(
 
 
 def _global_randomness() -> tuple[Tensor, object, object]:
-    return torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
+    return torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - whose use it is to notice
 
 
 def _same_randomness(one: tuple[Tensor, object, object], other: tuple[Tensor, object, object]) -> bool:

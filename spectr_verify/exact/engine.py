@@ -1,0 +1,124 @@
+"""The enumeration of one rule on one pair: emission laws after any number of contexts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from spectr_verify.exact.limits import Limits
+from spectr_verify.exact.tables import (
+    Floats,
+    Ints,
+    along_every_path,
+    count_tuples,
+    digits,
+    draft_tuples,
+    from_every_path,
+    index,
+    round_builder,
+)
+from spectr_verify.exact.worlds import worlds
+from spectr_verify.rounds import check_round
+from spectr_verify.rules import Rule
+from toy_models import ToyPair
+
+ROUND_BYTES = 4_000_000
+"""Size of the rounds that one vectorised run of a rule gets: small enough to stay in the processor's cache."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread: on arrays of this size threads wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Engine:
+    """One rule on one pair with K, L, number format and limits.
+
+    Attributes:
+        finished: worlds enumerated so far.
+    """
+
+    def __init__(self, rule: Rule, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype, limits: Limits) -> None:
+        """Raises ``ValueError`` if K or L is out of range for the pair."""
+        check_range(pair, length, drafts)
+        self.rule, self.pair, self.dtype, self.limits = rule, pair, dtype, limits
+        self.V, self.L, self.K = pair.vocab, length, used_drafts(rule, drafts)
+        self.what = f"rule {rule.name!r} on pair {pair.name!r}"
+        self.finished = 0
+
+    def draft_tables(self, context: Ints, position: int) -> list[Floats]:
+        """The draft model's L levels after each context of ``position`` tokens."""
+        return self.pair.draft.continuations(context, position, self.L)
+
+    def target_tables(self, context: Ints, position: int) -> list[Floats]:
+        """The plain target's L+1 levels after each context."""
+        return self.pair.target.continuations(context, position, self.L + 1)
+
+    def next_target(self, draft: list[Floats], target: list[Floats]) -> list[Floats]:
+        """The target that the rounds after this one use, along the text from this round's start: L+1 levels."""
+        if self.rule.modified_target is None:
+            return target
+        C, L, V = target[0].shape[0], self.L, self.V
+        tokens = digits(np.tile(np.arange(V ** (L - 1)) * V, C), L, V)  # the last token stands for none
+        p, q = (torch.from_numpy(along_every_path(levels[:L])).to(self.dtype) for levels in (draft, target))
+        weights = self.rule.modified_target(torch.from_numpy(tokens), p, q, self.K)
+        if not isinstance(weights, torch.Tensor) or weights.shape != q.shape:
+            raise ValueError(f"{self.what}: modified_target must return weights of shape {list(q.shape)}")
+        modified = from_every_path(weights.to(torch.float64).numpy(), C)
+        return [_normalised(laws, plain) for laws, plain in zip(modified, target, strict=False)] + [target[L]]
+
+    def check_drafts(self, count: int, part: str) -> None:
+        """Refuse an enumeration of too many draft tuples before it starts."""
+        self.limits.check_drafts(count, self.V, self.L, self.K, f"{self.what}: {part}")
+
+    def emissions(self, draft: list[Floats], target: list[Floats]) -> list[Floats]:
+        """Law of the emission after each of C contexts: ``[t]`` is float64 [C, V**(t+1)], of t+1 tokens."""
+        C, K, L, V = target[0].shape[0], self.K, self.L, self.V
+        offsets = np.cumsum([0, *(V ** (t + 1) for t in range(L + 1))])
+        law = np.zeros(C * offsets[-1])
+        chunk = max(64, ROUND_BYTES // (K * (2 * L + 1) * V * 8))
+        total, done, first = count_tuples(draft, K), 0, self.finished
+        for context, drafted, weight in draft_tuples(draft, K, chunk):
+            build = round_builder(context, drafted, draft, target, self.dtype)
+            check_round(build(torch.arange(len(context))))
+            for batch in worlds(self.rule, build, len(context), chunk):
+                row = batch.row.numpy()
+                tokens, accepted = batch.emission.tokens.numpy(), batch.emission.length.numpy() - 1
+                place = context[row] * offsets[-1] + offsets[accepted] + index(tokens, V)
+                law += np.bincount(place, batch.weight.numpy() * weight[row], minlength=len(law))
+                self.finished += len(row)
+                self.limits.check_worlds(self.finished, self.finished, self.what)
+            done += len(context)
+            foretold = first + (self.finished - first) * total // done
+            self.limits.check_worlds(self.finished, foretold, self.what)
+        by_context = law.reshape(C, -1)
+        return [by_context[:, offsets[t] : offsets[t + 1]] for t in range(L + 1)]
+
+
+def check_range(pair: ToyPair, length: int, drafts: int) -> None:
+    """Raise ``ValueError`` unless K and L are possible for the pair."""
+    if not 1 <= length <= pair.max_length:
+        raise ValueError(
+            f"pair {pair.name!r}: length (L) is {length}; its {pair.target.depth} levels cover 1 to {pair.max_length}"
+        )
+    if drafts < 1:
+        raise ValueError(f"pair {pair.name!r}: drafts (K) is {drafts}; it must be at least 1")
+
+
+def used_drafts(rule: Rule, drafts: int) -> int:
+    """How many of K drafts the rule is given: single-draft rules use the first alone."""
+    return drafts if rule.max_drafts is None else min(drafts, rule.max_drafts)
+
+
+def _normalised(weights: Floats, plain: Floats) -> Floats:
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), plain)
