@@ -90,12 +90,12 @@ def write_pairs(path: str | os.PathLike[str], pairs: Iterable[ToyPair]) -> None:
     if not lines:
         raise TableError(f"{path}: there are no pairs to write, and an empty file could not be read again")
     try:
-        _replace(Path(path).resolve(), '{"pairs": [\n' + ",\n".join(lines) + "\n]}\n")
+        replace_file(Path(path).resolve(), '{"pairs": [\n' + ",\n".join(lines) + "\n]}\n")
     except OSError as error:
         raise TableError(f"{path}: cannot be written ({error.strerror}); give the path of a writeable file") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Put ``text`` in the place of a file, by way of a new file beside it."""
     if path.exists() and not path.is_file():
         raise TableError(f"{path}: is not a file that could be replaced; give the path of a JSON file")

@@ -171,7 +171,9 @@ def test_a_file_that_is_not_json(tmp_path: Path) -> None:
 def test_writing_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "toys.json"
     path.write_text("old")
-    write_pairs(path, read_pairs(json.dumps([PAIR, PAIR])))
+    with path.open() as reader:
+        write_pairs(path, read_pairs(json.dumps([PAIR, PAIR])))
+        assert reader.read() == "old"  # a reader never sees half of the new file
     assert [pair.name for pair in read_pairs(path)] == ["pair[0]", "pair[1]"]
     assert os.listdir(tmp_path) == ["toys.json"]
 

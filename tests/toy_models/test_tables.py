@@ -58,7 +58,11 @@ def test_law_after_any_prefix_is_that_of_its_recent_tokens(model: TableModel, pr
     np.testing.assert_array_equal(model.law(prefix), naive_law(model, prefix))
 
 
-@given(tables(2, 3), st.lists(st.integers(0, 1), max_size=5), st.integers(1, 4))
+@given(
+    st.integers(1, 3).flatmap(lambda depth: tables(2, depth)),
+    st.lists(st.integers(0, 1), max_size=5),
+    st.integers(1, 4),
+)
 def test_after_gives_the_laws_of_the_continuations(model: TableModel, prefix: list[int], depth: int) -> None:
     rest = model.after(prefix, depth)
     assert rest.depth == depth
@@ -83,6 +87,14 @@ def test_laws_after_a_text_whose_index_exceeds_64_bits() -> None:
     text = [1] * 200 + [0, 1]
     np.testing.assert_array_equal(model.law(text), [0.2, 0.8])
     assert model.after(text, 1).fractions == (((Fraction(1, 5), Fraction(4, 5)),),)
+
+
+def test_continuations_of_contexts_whose_successors_exceed_64_bits() -> None:
+    model = TableModel.parse([[["1/3", "1/3", "1/3"]], [["1", "0", "0"], ["0", "1", "0"], ["0", "0", "1"]]])
+    last_tokens = model.continuations(3**39 - np.array([3, 2, 1]), 39, 3)[0][:, 0]
+    np.testing.assert_array_equal(last_tokens, np.eye(3))
+    for level in model.continuations(3**39 - np.array([3, 2, 1]), 39, 3)[1:]:
+        np.testing.assert_array_equal(level, np.broadcast_to(np.tile(np.eye(3), (level.shape[1] // 3, 1)), level.shape))
 
 
 def test_fractions_are_kept_and_floats_are_their_nearest_doubles() -> None:
