@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spectr_verify.errors import InputError
 
-class ChanceError(ValueError):
+
+class ChanceError(InputError):
     """A rule asked for an impossible choice: the message names the row."""
 
 
@@ -182,7 +184,8 @@ def check_weights(weights: Tensor) -> None:
     if bad.any():
         row = int(bad.int().argmax())
         raise ChanceError(
-            f"categorical, row {row}: the weights {weights[row].tolist()[:8]} must be finite, not negative, not all zero"
+            f"categorical, row {row}: the weights {weights[row].tolist()[:8]} must be finite, none negative, "
+            "not all zero"
         )
 
 

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from spectr_verify.errors import InputError
+
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 3e-3}
 """How far from 1 a law may sum, for each number format that laws can have."""
 
 
-class RoundError(ValueError):
+class RoundError(InputError):
     """A round that no rule can be judged on: the message names the place and what to do."""
 
 
-class EmissionError(ValueError):
+class EmissionError(InputError):
     """A rule broke its contract: the message names the row, what it returned and what it should return."""
 
 

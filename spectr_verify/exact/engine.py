@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from spectr_verify.errors import InputError
 from spectr_verify.exact.limits import Limits
 from spectr_verify.exact.tables import (
     Floats,
@@ -48,7 +49,7 @@ class Engine:
     """
 
     def __init__(self, rule: Rule, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype, limits: Limits) -> None:
-        """Raises ``ValueError`` if K or L is out of range for the pair."""
+        """Raises ``InputError`` if K or L is out of range for the pair."""
         check_range(pair, length, drafts)
         self.rule, self.pair, self.dtype, self.limits = rule, pair, dtype, limits
         self.V, self.L, self.K = pair.vocab, length, used_drafts(rule, drafts)
@@ -72,7 +73,7 @@ class Engine:
         p, q = (torch.from_numpy(along_every_path(levels[:L])).to(self.dtype) for levels in (draft, target))
         weights = self.rule.modified_target(torch.from_numpy(tokens), p, q, self.K)
         if not isinstance(weights, torch.Tensor) or weights.shape != q.shape:
-            raise ValueError(f"{self.what}: modified_target must return weights of shape {list(q.shape)}")
+            raise InputError(f"{self.what}: modified_target must return weights of shape {list(q.shape)}")
         modified = from_every_path(weights.to(torch.float64).numpy(), C)
         return [_normalised(laws, plain) for laws, plain in zip(modified, target, strict=False)] + [target[L]]
 
@@ -105,13 +106,13 @@ class Engine:
 
 
 def check_range(pair: ToyPair, length: int, drafts: int) -> None:
-    """Raise ``ValueError`` unless K and L are possible for the pair."""
+    """Raise ``InputError`` unless K and L are possible for the pair."""
     if not 1 <= length <= pair.max_length:
-        raise ValueError(
+        raise InputError(
             f"pair {pair.name!r}: length (L) is {length}; its {pair.target.depth} levels cover 1 to {pair.max_length}"
         )
     if drafts < 1:
-        raise ValueError(f"pair {pair.name!r}: drafts (K) is {drafts}; it must be at least 1")
+        raise InputError(f"pair {pair.name!r}: drafts (K) is {drafts}; it must be at least 1")
 
 
 def used_drafts(rule: Rule, drafts: int) -> int:

@@ -118,7 +118,7 @@ def round_law(
     Raises:
         LimitError: it would be larger than ``limits``.
         EmissionError, ChanceError: the rule broke its contract.
-        ValueError: K or L out of range.
+        InputError: K or L out of range.
     """
     engine = Engine(rule, pair, length, drafts, dtype, limits or Limits())
     engine.limits.check_texts(pair.vocab, length + 1, engine.what)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spectr_verify.errors import InputError
 
-class LimitError(ValueError):
+
+class LimitError(InputError):
     """The enumeration would be too large: the message has the count and what would fit."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Enumerated, Fork
+from spectr_verify.chance import ChanceError, Enumerated, Fork
 from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
 
@@ -79,6 +79,10 @@ def _run(rule: Rule, round: Round, record: Tensor) -> Emission:
     before = _global_randomness()
     try:
         emission = rule.verify(round, chance)
+    except (ChanceError, EmissionError):
+        raise
+    except Exception as error:  # the rule is anybody's code
+        raise EmissionError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
     finally:
         if not _same_randomness(before, _global_randomness()):
             raise EmissionError(

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from spectr_verify.errors import InputError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["stateless", "stateful"]
 
 
-class UnknownRuleError(ValueError):
+class UnknownRuleError(InputError):
     """No such rule: the message lists what there is."""
 
 

@@ -1,0 +1,89 @@
+"""What rules are judged on: a pair with K and L, the built-in suite, and pairs from a user's file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from spectr_verify.bounds import BoundResult, closed_forms, stateful_optimum, stateless_optimum
+from spectr_verify.rules import Kind
+from toy_models import ToyPair, family_pairs, pair_to_json, recorded_pairs
+
+DRAFTS = 2
+LENGTH = 2
+VOCAB = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A pair with its K and L. Its bounds are computed when first asked for, and kept: rules share them.
+
+    Attributes:
+        pair: the models.
+        length: L.
+        drafts: K.
+    """
+
+    pair: ToyPair
+    length: int
+    drafts: int
+
+    @cached_property
+    def closed(self) -> dict[str, float]:
+        """Closed forms by name, see ``spectr_verify.bounds.closed_forms``."""
+        return closed_forms(self.pair, self.length, self.drafts)
+
+    @cached_property
+    def stateless(self) -> BoundResult:
+        """The stateless optimum."""
+        return stateless_optimum(self.pair, self.length, self.drafts)
+
+    @cached_property
+    def stateful(self) -> BoundResult:
+        """The stateful optimum."""
+        return stateful_optimum(self.pair, self.length, self.drafts)
+
+    def optimum(self, kind: Kind) -> BoundResult:
+        """The optimum of a class."""
+        return self.stateless if kind == "stateless" else self.stateful
+
+    def attained(self, kind: Kind, drafts: int) -> float:
+        """What a lossless rule is known to accept with ``drafts`` of the drafts: below it no program need be solved."""
+        if drafts < self.drafts:
+            return 0.0
+        return self.closed["block_race" if kind == "stateless" else "claimed_bound"]
+
+    def ceiling(self, kind: Kind, drafts: int) -> float:
+        """What no lossless rule of a class exceeds when it uses ``drafts`` of the drafts; one has a closed form."""
+        if drafts == 1:
+            return self.closed["block" if kind == "stateless" else "greedy_block"]
+        return self.optimum(kind).upper
+
+    def as_json(self) -> str:
+        """One line of JSON that states the pair with K and L: what ``--pairs`` takes."""
+        return json.dumps(pair_to_json(replace(self.pair, drafts=self.drafts, length=self.length)))
+
+
+def instance(pair: ToyPair, drafts: int | None = None, length: int | None = None) -> Instance:
+    """A pair with the K and L that it states itself, else those given, else 2 and 2.
+
+    Raises:
+        InputError: K or L is out of the pair's range, found when a law or bound is computed.
+    """
+    return Instance(
+        pair,
+        length=pair.length or length or min(LENGTH, pair.max_length),
+        drafts=pair.drafts or drafts or DRAFTS,
+    )
+
+
+def builtin_suite(seed: int = 0, drafts: int = DRAFTS, length: int = LENGTH) -> list[Instance]:
+    """One pair of every family (V = 3), and the recorded pairs (V = 4) where their tables are deep enough.
+
+    Args:
+        seed: draws the families; the recorded pairs are always the same.
+        drafts, length: the K and L that the pairs are judged with.
+    """
+    pairs = [*family_pairs(seed, VOCAB, length), *recorded_pairs()]
+    return [Instance(pair, length, drafts) for pair in pairs if length <= pair.max_length]

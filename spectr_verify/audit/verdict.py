@@ -1,0 +1,160 @@
+"""The verdict on one rule and one pair: its exact law against the target's, its accepted length against the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from spectr_verify.audit.instance import Instance
+from spectr_verify.exact import Limits, RoundLaw, TextLaw, round_law, text_law
+from spectr_verify.exact.engine import used_drafts
+from spectr_verify.exact.tables import Floats
+from spectr_verify.rules import Rule
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+"""Largest total-variation error, and largest excess over the optimum, that rounding is held responsible for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What was found about one rule on one pair.
+
+    Attributes:
+        rule: what was judged.
+        instance: what it was judged on.
+        round: law of one round.
+        text: law of several rounds, ``None`` when not run.
+        tolerance: largest error that counts as rounding.
+        reasons: why the rule is biased, one sentence each; empty for a lossless rule.
+    """
+
+    rule: Rule
+    instance: Instance
+    round: RoundLaw
+    text: TextLaw | None
+    tolerance: float
+    reasons: tuple[str, ...]
+
+    @property
+    def lossless(self) -> bool:
+        """Whether nothing was found against the rule."""
+        return not self.reasons
+
+    @property
+    def worst_error(self) -> float:
+        """Largest total-variation error of the laws that were computed."""
+        return max(self.round.tv_round, self.text.tv_text if self.text else 0.0)
+
+    @property
+    def share(self) -> float | None:
+        """Accepted length as a share of the class's optimum; ``None`` where nothing can be accepted."""
+        optimum = self.instance.optimum(self.rule.kind).value
+        return self.round.expected_accepted / optimum if optimum > 1e-12 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """One row of the schema ``spectr-verify/compare/1``."""
+        return {
+            "pair": self.instance.pair.name,
+            "vocab": self.instance.pair.vocab,
+            "length": self.instance.length,
+            "drafts": self.instance.drafts,
+            "rule": self.rule.name,
+            "class": self.rule.kind,
+            "lossless": self.lossless,
+            "tv_round": self.round.tv_round,
+            "tv_first_token": self.round.tv_first_token,
+            "tv_text": self.text.tv_text if self.text else None,
+            "expected_accepted": self.round.expected_accepted,
+            "optimum_stateless": self.instance.stateless.value,
+            "optimum_stateful": self.instance.stateful.value,
+            "level_bound": self.instance.closed["level_bound"],
+            "claimed_bound": self.instance.closed["claimed_bound"],
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True)
+class WrongText:
+    """The shortest text whose probability is wrong, and of those the one that is furthest off.
+
+    Attributes:
+        tokens: the text.
+        produced: its probability under the rule.
+        target: its probability under the target.
+    """
+
+    tokens: tuple[int, ...]
+    produced: float
+    target: float
+
+
+def judge(
+    rule: Rule,
+    instance: Instance,
+    *,
+    tokens: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float | None = None,
+    limits: Limits | None = None,
+) -> Verdict:
+    """Judge a rule on one pair.
+
+    Args:
+        rule: the rule.
+        instance: the pair with K and L; one object for all rules, so that they share its bounds.
+        tokens: if given, also compare the law of the first ``tokens`` tokens, written over many rounds.
+        dtype: number format of the laws that the rule sees.
+        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format.
+        limits: how large the enumeration may get.
+
+    Raises:
+        LimitError, EmissionError, ChanceError, BoundError: no verdict; the message says why.
+    """
+    allowed = TOLERANCE[dtype] if tolerance is None else tolerance
+    pair, K, L = instance.pair, instance.drafts, instance.length
+    round = round_law(rule, pair, L, K, dtype=dtype, limits=limits)
+    text = text_law(rule, pair, L, K, tokens, dtype=dtype, limits=limits) if tokens is not None else None
+    reasons = []
+    if round.tv_round > allowed:
+        reasons.append(f"the text of one round is {round.tv_round:.3g} from the target's law in total variation")
+    if text is not None and text.tv_text > allowed:
+        reasons.append(
+            f"the first {text.tokens} tokens are {text.tv_text:.3g} from the target's law in total variation"
+        )
+    used = used_drafts(rule, K)
+    accepted = round.expected_accepted
+    if (
+        accepted > instance.attained(rule.kind, used) + allowed
+        and accepted > instance.ceiling(rule.kind, used) + allowed
+    ):
+        reasons.append(
+            f"it accepts {accepted:.6g} tokens a round; no lossless {rule.kind} rule can accept more than "
+            f"{instance.ceiling(rule.kind, used):.6g}"
+        )
+    return Verdict(rule, instance, round, text, allowed, tuple(reasons))
+
+
+def wrong_text(verdict: Verdict) -> WrongText | None:
+    """Where a biased law is wrong first: ``None`` if it is right everywhere (or only accepts too much)."""
+    V = verdict.instance.pair.vocab
+    one_round = (verdict.round.completed, verdict.round.target)
+    laws = [one_round] if verdict.text is None else [one_round, (verdict.text.law, verdict.text.target)]
+    for produced, target in laws:
+        n = 1
+        while V**n <= len(target):
+            made, owed = _first_tokens(produced, V**n), _first_tokens(target, V**n)
+            worst = int(np.argmax(np.abs(made - owed)))
+            if np.abs(made - owed).sum() / 2 > verdict.tolerance:
+                tokens = tuple(worst // V ** (n - 1 - i) % V for i in range(n))
+                return WrongText(tokens, float(made[worst]), float(owed[worst]))
+            n += 1
+    return None
+
+
+def _first_tokens(law: Floats, texts: int) -> Floats:
+    """The marginal law of the first tokens: [V**N] to [texts]."""
+    marginal: Floats = law.reshape(texts, -1).sum(axis=1)
+    return marginal

@@ -1,0 +1,289 @@
+"""The command line. Every command imports what it needs when it runs, so that the light ones answer at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from spectr_verify.errors import InputError
+from toy_models import TableError, read_pairs
+from toy_models.files import replace_file
+
+if TYPE_CHECKING:
+    from spectr_verify.audit import Instance
+    from spectr_verify.exact import Limits
+
+app = typer.Typer(
+    help="Acceptance rules for speculative decoding: exact laws, bounds, audits.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+STATUS_BIASED = 1
+STATUS_REFUSED = 2
+STATUS_BROKEN = 70
+
+
+class Format(StrEnum):
+    """Number formats a rule can be judged in."""
+
+    float64 = "float64"
+    float32 = "float32"
+
+
+def _writable(path: Path | None) -> Path | None:
+    """Refuse an unusable output file before the work, not after it."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise typer.BadParameter(f"{path} cannot be written: it is a folder, or its folder does not exist")
+    return path
+
+
+Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", callback=_writable, help="Write the result as JSON.")
+]
+Seed = Annotated[int, typer.Option(help="Draws the built-in families and the search; the same seed, the same result.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Option("--pairs", metavar="FILE", help="Pairs to judge on, a JSON file or JSON text; may be repeated."),
+]
+Drafts = Annotated[int | None, typer.Option(min=1, help="K, drafts a round, for pairs that do not state their own.")]
+Length = Annotated[int | None, typer.Option(min=1, help="L, tokens a draft, for pairs that do not state their own.")]
+Dtype = Annotated[Format, typer.Option(help="Number format of the laws that the rule sees.")]
+Tolerance = Annotated[
+    float | None, typer.Option(min=0.0, help="Largest error that counts as rounding [1e-9, in float32 1e-5].")
+]
+MaxDrafts = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted beforehand.")]
+MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
+
+
+@app.command()
+def rules(json_file: Json = None) -> None:
+    """List the register of acceptance rules."""
+    from spectr_verify.report.tables import rules_table
+    from spectr_verify.rules import RULES
+
+    _console().print(rules_table(RULES.values()))
+    listed = [
+        {
+            "name": rule.name,
+            "class": rule.kind,
+            "max_drafts": rule.max_drafts,
+            "lossless": rule.lossless,
+            "summary": rule.summary,
+            "source": rule.source,
+        }
+        for rule in RULES.values()
+    ]
+    _write(json_file, "rules", {"rows": listed})
+
+
+@app.command()
+def compare(
+    pairs: Pairs = None,
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="NAME", help="May be repeated [all].")] = None,
+    drafts: Drafts = None,
+    length: Length = None,
+    rounds: Annotated[int, typer.Option(min=1, help="With 2 or more: also the law of N (L + 1) tokens of text.")] = 1,
+    dtype: Dtype = Format.float64,
+    tolerance: Tolerance = None,
+    max_drafts: MaxDrafts = None,
+    max_worlds: MaxWorlds = None,
+    seed: Seed = 0,
+    json_file: Json = None,
+) -> None:
+    """Compare rules with the target's law and with the optimum. Without options: all rules, the built-in suite."""
+    from spectr_verify.audit import judge
+    from spectr_verify.report.tables import compare_table
+    from spectr_verify.rules import RULES
+    from spectr_verify.rules.load import load_rule
+
+    judged = [load_rule(name) for name in rule or RULES]
+    instances = _instances(pairs, drafts, length, seed)
+    verdicts = []
+    with _progress() as progress:
+        for number, where in enumerate(instances):
+            for one in judged:
+                progress(f"pair {number + 1} of {len(instances)}, {where.pair.name}: {one.name}")
+                verdict = judge(
+                    one,
+                    where,
+                    tokens=rounds * (where.length + 1) if rounds > 1 else None,
+                    dtype=_dtype(dtype),
+                    tolerance=tolerance,
+                    limits=_limits(max_drafts, max_worlds),
+                )
+                verdicts.append(verdict)
+                verdicts[-1].to_json()
+    _console().print(compare_table(verdicts))
+    _write(json_file, "compare", {"seed": seed, "rows": [verdict.to_json() for verdict in verdicts]})
+
+
+@app.command()
+def audit(
+    rule: Annotated[str, typer.Argument(help="A registered name, module:function or file.py:function.")],
+    pairs: Pairs = None,
+    drafts: Drafts = None,
+    length: Length = None,
+    examples: Annotated[int, typer.Option(min=1, help="How many pairs Hypothesis draws.")] = 200,
+    dtype: Dtype = Format.float64,
+    tolerance: Tolerance = None,
+    max_drafts: MaxDrafts = None,
+    max_worlds: MaxWorlds = None,
+    seed: Seed = 0,
+    json_file: Json = None,
+) -> None:
+    """Look for a pair on which a rule is biased. Status 0: lossless, 1: biased, 2: wrong usage or input.
+
+    With --pairs only those are judged; without, the built-in suite and pairs drawn by Hypothesis, which also
+    looks for the smallest counterexample.
+    """
+    from spectr_verify.audit import audit as run_audit
+    from spectr_verify.report.tables import audit_text, reproduction
+    from spectr_verify.rules.load import load_rule
+
+    with _progress() as progress:
+        report = run_audit(
+            load_rule(rule),
+            instances=_instances(pairs, drafts, length, seed) if pairs else None,
+            seed=seed,
+            max_examples=examples,
+            dtype=_dtype(dtype),
+            tolerance=tolerance,
+            limits=_limits(max_drafts, max_worlds),
+            progress=progress,
+        )
+    Console(soft_wrap=True).print(audit_text(report))
+    found = report.counterexample
+    _write(
+        json_file,
+        "audit",
+        {
+            "seed": seed,
+            "rule": report.rule.name,
+            "lossless": report.lossless,
+            "judged": report.judged,
+            "worst_error": report.worst_error,
+            "counterexample": None
+            if found is None
+            else found.to_json() | {"models": json.loads(found.instance.as_json())},
+            "wrong_text": None if report.wrong is None else vars(report.wrong),
+            "reproduce": None if found is None else reproduction(found),
+        },
+    )
+    if not report.lossless:
+        raise typer.Exit(STATUS_BIASED)
+
+
+@app.command()
+def bound(
+    file: Annotated[str, typer.Argument(help="Pairs: a JSON file or JSON text.")],
+    drafts: Drafts = None,
+    length: Length = None,
+    json_file: Json = None,
+) -> None:
+    """Print every bound on the accepted length, for each pair in a file."""
+    from spectr_verify.report.tables import bounds_table
+
+    console = _console()
+    rows = []
+    for where in _instances([file], drafts, length, 0):
+        with _progress() as progress:
+            progress(f"{where.pair.name}: two linear programs")
+            rows.append(_bounds_row(where))
+        console.print(bounds_table(where))
+    _write(json_file, "bound", {"rows": rows})
+
+
+@app.command()
+def claims(seed: Seed = 0, json_file: Json = None) -> None:
+    """Put the claims of the SpecTr-GBV paper to the test, one line each with its evidence."""
+    from spectr_verify.audit import claims as run_claims
+    from spectr_verify.report.tables import claims_table
+
+    with _progress() as progress:
+        findings = run_claims(seed, progress)
+    _console().print(claims_table(findings))
+    _write(json_file, "claims", {"seed": seed, "rows": [vars(finding) for finding in findings]})
+
+
+def main() -> None:
+    """Run the command line; refusals are printed as one message and end with status 2."""
+    try:
+        app()
+    except (InputError, TableError) as error:
+        Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(STATUS_REFUSED)
+    except Exception:  # a fault of this program must not end with the status of a verdict
+        traceback.print_exc()
+        sys.exit(STATUS_BROKEN)
+
+
+def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int) -> list[Instance]:
+    from spectr_verify.audit.instance import DRAFTS, LENGTH, builtin_suite, instance
+
+    if not sources:
+        return builtin_suite(seed, drafts or DRAFTS, length or LENGTH)
+    return [instance(pair, drafts, length) for source in sources for pair in read_pairs(source)]
+
+
+def _dtype(name: Format) -> Any:
+    import torch
+
+    return getattr(torch, name.value)
+
+
+def _limits(drafts: int | None, worlds: int | None) -> Limits:
+    from spectr_verify.exact import Limits
+
+    default = Limits()
+    return Limits(drafts or default.drafts, worlds or default.worlds, default.texts)
+
+
+def _bounds_row(where: Instance) -> dict[str, Any]:
+    optima = {"optimum_stateless": where.stateless, "optimum_stateful": where.stateful}
+    return {
+        "pair": where.pair.name,
+        "vocab": where.pair.vocab,
+        "length": where.length,
+        "drafts": where.drafts,
+        **where.closed,
+        **{
+            name: {
+                "value": result.value,
+                "upper": result.upper,
+                "gap": result.gap,
+                "status": result.status,
+                "seconds": result.seconds,
+                "variables": result.variables,
+            }
+            for name, result in optima.items()
+        },
+    }
+
+
+def _write(path: Path | None, kind: str, content: dict[str, Any]) -> None:
+    if path is not None:
+        text = json.dumps({"schema": f"spectr-verify/{kind}/1", **content}, indent=1, allow_nan=False)
+        replace_file(path.resolve(), text + "\n")
+
+
+def _console() -> Console:
+    """Standard output; where it is not a terminal, wide enough for the tables."""
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A line on the terminal that says what is being done; nothing where there is no terminal."""
+    with Console(stderr=True).status("starting") as status:
+        yield lambda line: status.update(line)

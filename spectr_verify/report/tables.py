@@ -1,0 +1,166 @@
+"""Terminal tables of the project's records."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from toy_models import TableModel
+
+if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for it
+    from spectr_verify.audit import AuditReport, Finding, Instance, Verdict
+    from spectr_verify.rules import Rule
+
+
+def rules_table(rules: Iterable[Rule]) -> Table:
+    """The register, one row a rule."""
+    table = _table("acceptance rules", "rule", "class", "drafts", "lossless", "what it does, and its source")
+    for rule in rules:
+        drafts = "any" if rule.max_drafts is None else str(rule.max_drafts)
+        what = Text.assemble(rule.summary, ("\n" + rule.source, "dim"))
+        table.add_row(rule.name, rule.kind, drafts, _yes_no(rule.lossless), what)
+    return table
+
+
+def compare_table(verdicts: list[Verdict]) -> Table:
+    """One row a rule over all its pairs, in the order in which the rules came."""
+    pairs = len({id(verdict.instance) for verdict in verdicts})
+    title = f"exact laws on {pairs} pair{'s' if pairs != 1 else ''}"
+    table = _table(title, "rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">of optimum")
+    table.caption = (
+        "error: largest total-variation distance from the target's law, and the pair it is on; E[τ] and its share of "
+        "the optimum of the rule's class are means over the pairs. Shares in brackets: a biased rule does not solve "
+        "the problem that the optimum is of."
+    )
+    by_rule: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_rule.setdefault(verdict.rule.name, []).append(verdict)
+    for name, found in by_rule.items():
+        table.add_row(escape(name), found[0].rule.kind, *_summary(found))
+    return table
+
+
+def _summary(verdicts: list[Verdict]) -> tuple[RenderableType, ...]:
+    biased = [verdict for verdict in verdicts if not verdict.lossless]
+    worst = max(biased or verdicts, key=lambda verdict: verdict.worst_error)
+    word = Text(f"biased on {len(biased)}", style="bold red") if biased else Text("lossless", style="bold green")
+    accepted = sum(verdict.round.expected_accepted for verdict in verdicts) / len(verdicts)
+    shares = [verdict.share for verdict in verdicts if verdict.share is not None]
+    share = f"{sum(shares) / len(shares):.1%}" if shares else "-"
+    return (
+        word,
+        f"{worst.worst_error:.1e}",
+        escape(worst.instance.pair.name),
+        f"{accepted:.4f}",
+        f"({share})" if biased else share,
+    )
+
+
+def bounds_table(where: Instance) -> Table:
+    """All bounds of one pair, from the smallest closed form to the largest."""
+    title = f"{escape(where.pair.name)}: V = {where.pair.vocab}, L = {where.length}, K = {where.drafts}"
+    table = _table(title, "bound", ">E[τ]", "what it is")
+    closed = where.closed
+    rows = [
+        ("token", closed["token"], "token verification, one draft"),
+        ("block", closed["block"], "block verification: stateless optimum of one draft"),
+        ("greedy_block", closed["greedy_block"], "greedy block verification: stateful optimum of one draft"),
+        ("block_race", closed["block_race"], "the block race, lossless and stateless"),
+        ("claimed", closed["claimed_bound"], "SpecTr-GBV's formula: attainable, not the largest"),
+        ("optimum, stateless", where.stateless.value, _certificate(where.stateless.gap, where.stateless.seconds)),
+        ("optimum, stateful", where.stateful.value, _certificate(where.stateful.gap, where.stateful.seconds)),
+        ("level", closed["level_bound"], "one threshold set a level; exact for L = 1"),
+        ("relaxed", closed["relaxed_bound"], "every node capped on its own"),
+    ]
+    for name, value, what in rows:
+        table.add_row(name, f"{value:.9f}", what)
+    return table
+
+
+def _certificate(gap: float, seconds: float) -> str:
+    return f"linear program, certified gap {max(gap, 0.0):.0e}, {seconds:.2f} s"
+
+
+def claims_table(findings: Iterable[Finding]) -> Table:
+    """One row a claim and rule."""
+    table = _table("the claims of SpecTr-GBV", "claim, and what was measured", "rule", "verdict", "worst pair")
+    for finding in findings:
+        word = Text("holds", style="green") if finding.holds else Text("refuted", style="bold red")
+        what = Text.assemble(finding.claim, ("\n" + finding.evidence, "dim"))
+        table.add_row(what, Text(finding.rule), word, Text(finding.instance))
+    return table
+
+
+def audit_text(report: AuditReport) -> RenderableType:
+    """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
+    judged = f"{report.judged} pairs judged, seed {report.seed}"
+    name = report.rule.name
+    if report.counterexample is None:
+        return Text.assemble(
+            (f"{name}: lossless", "bold green"),
+            f" ({judged}; largest total-variation error {report.worst_error:.1e})",
+        )
+    verdict = report.counterexample
+    where, pair = verdict.instance, verdict.instance.pair
+    lines: list[RenderableType] = [
+        Text.assemble((f"{name}: biased", "bold red"), f" ({judged})"),
+        Text(f"\nSmallest counterexample: V = {pair.vocab}, L = {where.length}, K = {where.drafts}"),
+        Text(f"  draft   {_laws(pair.draft)}"),
+        Text(f"  target  {_laws(pair.target)}"),
+        *(Text(f"- {reason}") for reason in verdict.reasons),
+    ]
+    if report.wrong is not None:
+        wrong = report.wrong
+        text = " ".join(map(str, wrong.tokens))
+        lines.append(
+            Text(
+                f"- the text «{text}» has probability {_number(wrong.produced)} and should have {_number(wrong.target)}"
+            )
+        )
+    lines.append(Text("\nTo reproduce it:\n  " + reproduction(verdict)))
+    return Group(*lines)
+
+
+def reproduction(verdict: Verdict) -> str:
+    """The command that judges the same rule on the same pair."""
+    return shlex.join(["spectr-verify", "audit", verdict.rule.name, "--pairs", verdict.instance.as_json()])
+
+
+def _laws(model: TableModel) -> str:
+    levels = model.to_json()
+    rows = (" ; ".join(" ".join(_entry(p) for p in row) for row in level) for level in levels)
+    return "  |  ".join(rows)
+
+
+def _entry(probability: str | float) -> str:
+    return probability if isinstance(probability, str) else f"{probability:.6g}"
+
+
+def _number(value: float) -> str:
+    """A probability, as a fraction too where a small one fits to the last digits."""
+    fraction = Fraction(value).limit_denominator(10_000)
+    exact = abs(float(fraction) - value) < 1e-13
+    return f"{fraction} = {value:.6g}" if exact and fraction.denominator > 1 else f"{value:.6g}"
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table without boxes; a column called ">name" is set to the right, and only the longest texts wrap."""
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap="what" not in column)
+    return table
+
+
+def _yes_no(value: bool | None) -> Text:
+    if value is None:
+        return Text("?")
+    return Text("yes", style="green") if value else Text("no", style="red")
