@@ -22,7 +22,7 @@ from spectr_verify.exact.tables import (
     round_builder,
 )
 from spectr_verify.exact.worlds import worlds
-from spectr_verify.rounds import check_round
+from spectr_verify.rounds import EmissionError, check_round
 from spectr_verify.rules import Rule
 from toy_models import ToyPair
 
@@ -71,11 +71,22 @@ class Engine:
         C, L, V = target[0].shape[0], self.L, self.V
         tokens = digits(np.tile(np.arange(V ** (L - 1)) * V, C), L, V)  # the last token stands for none
         p, q = (torch.from_numpy(along_every_path(levels[:L])).to(self.dtype) for levels in (draft, target))
-        weights = self.rule.modified_target(torch.from_numpy(tokens), p, q, self.K)
-        if not isinstance(weights, torch.Tensor) or weights.shape != q.shape:
-            raise InputError(f"{self.what}: modified_target must return weights of shape {list(q.shape)}")
+        weights = self._modified(torch.from_numpy(tokens), p, q)
         modified = from_every_path(weights.to(torch.float64).numpy(), C)
         return [_normalised(laws, plain) for laws, plain in zip(modified, target, strict=False)] + [target[L]]
+
+    def _modified(self, tokens: torch.Tensor, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        assert self.rule.modified_target is not None
+        try:
+            weights = self.rule.modified_target(tokens, p, q, self.K)
+        except Exception as error:  # the rule is anybody's code
+            raise EmissionError(f"{self.what}: modified_target raised {type(error).__name__}: {error}") from error
+        right_form = isinstance(weights, torch.Tensor) and weights.shape == q.shape
+        if not right_form or not (torch.isfinite(weights) & (weights >= 0)).all():
+            raise EmissionError(
+                f"{self.what}: modified_target must return finite weights, none negative, of shape {list(q.shape)}"
+            )
+        return weights
 
     def check_drafts(self, count: int, part: str) -> None:
         """Refuse an enumeration of too many draft tuples before it starts."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from spectr_verify.errors import InputError
 from spectr_verify.exact.engine import Engine, one_thread
 from spectr_verify.exact.limits import Limits
 from spectr_verify.exact.tables import Floats, Ints, count_tuples, tails
@@ -155,7 +156,7 @@ def text_law(
     Args, Raises: as ``round_law``; ``tokens`` is N, at least 1.
     """
     if tokens < 1:
-        raise ValueError(f"tokens is {tokens}; a text needs at least 1")
+        raise InputError(f"tokens is {tokens}; a text needs at least 1")
     writer = _Writer(Engine(rule, pair, length, drafts, dtype, limits or Limits()), tokens)
     with one_thread():
         writer.write()
