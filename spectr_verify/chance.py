@@ -6,7 +6,6 @@ the same rule gives text in the one and an exact law in the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +26,7 @@ class Chance(Protocol):
         """Choose an index a row in proportion to ``weights`` [B, n] (no need to sum to 1): int64 [B].
 
         Raises:
-            ChanceError: a row is all zero, negative, or not finite.
+            ChanceError: a row is all zero, or has an entry that is negative or not finite, or an infinite sum.
         """
         ...
 
@@ -54,10 +53,11 @@ class Sampled:
         check_weights(weights)
         steps = weights.to(torch.float64).cumsum(dim=-1)
         point = self._uniform(weights.shape[0], 1) * steps[:, -1:]
-        index = torch.searchsorted(steps, point, right=True)[:, 0]
-        # u * total can round up to the total; the last token of positive weight is then the right one.
-        last = weights.shape[1] - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)
-        return torch.minimum(index, last)
+        possible = weights > 0
+        # Rounding can put the point on the total, and a parallel sum can step up at a weight of zero (on a GPU).
+        reached = possible & (steps > point)
+        last = weights.shape[1] - 1 - possible.flip(-1).int().argmax(dim=-1)
+        return torch.where(reached.any(dim=-1), reached.int().argmax(dim=-1), last)
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
@@ -85,32 +85,52 @@ class Fork(BaseException):
 
 
 class Enumerated:
-    """Replays recorded choices and stops with a ``Fork`` at the first one that is not recorded."""
+    """Replays recorded choices and stops with a ``Fork`` at the first one that is not recorded.
+
+    Attributes:
+        record: int64 [B, D], the recorded choices.
+        weight: float64 [B], the probability of the choices replayed so far.
+        asked: how many choices were replayed so far.
+    """
 
     def __init__(self, record: Tensor) -> None:
         """Replay ``record``, int64 [B, D]: in column d every row's answer to the d-th question."""
         self.record = record
+        self.weight = torch.ones(record.shape[0], dtype=torch.float64)
         self.asked = 0
+        self._next: Tensor | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a ``Fork`` was raised; every further question raises the same one."""
+        return self._next is not None
 
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
-        check_weights(weights)
-        return self._answer(weights.shape, lambda: _normalised(weights))
+        return self._answer(weights, check_weights(weights))
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
         check_intervals(low, high)
-        return self._answer(low.shape, lambda: smallest_uniform_law(low, high))
+        law = smallest_uniform_law(low, high)
+        return self._answer(law, torch.ones_like(law[:, 0]))
 
-    def _answer(self, shape: torch.Size, law: Callable[[], Tensor]) -> Tensor:
+    def _answer(self, weights: Tensor, total: Tensor) -> Tensor:
         rows, recorded = self.record.shape
-        if shape[0] != rows:
+        if len(weights) != rows:
             raise ChanceError(
-                f"a choice was asked for {shape[0]} rows of a round with {rows}; ask for every row at once"
+                f"a choice was asked for {len(weights)} rows of a round with {rows}; ask for every row at once"
             )
         if self.asked == recorded:
-            raise Fork(law())
-        answer = self.record[:, self.asked]
+            # Kept in case that the rule swallows the Fork; keeping the exception itself would keep every frame alive.
+            self._next = weights.to(torch.float64) / total[:, None] if self._next is None else self._next
+            raise Fork(self._next)
+        answer = self.record[:, self.asked].clone()  # the rule may write into it
+        if int(answer.max()) >= weights.shape[1]:
+            raise ChanceError(
+                f"choice number {self.asked} is among {weights.shape[1]} outcomes, fewer than in the same worlds before"
+            )
+        self.weight = self.weight * (weights.gather(1, answer[:, None])[:, 0].to(torch.float64) / total)
         self.asked += 1
         return answer
 
@@ -118,8 +138,10 @@ class Enumerated:
 def smallest_uniform_law(low: Tensor, high: Tensor) -> Tensor:
     """Exact probabilities that E_k is the smallest of K independent uniforms on (low_k, high_k].
 
-    P(k) is the integral of E_k's density times the others' survival functions: a piecewise polynomial of
-    degree K - 1 with breaks at the interval ends, which Gauss-Legendre quadrature integrates exactly.
+    P(k) is the integral of E_k's density times the others' survival functions. The 2K interval ends cut the line into
+    segments. On each the survival functions are linear, so their products are polynomials of degree K - 1, which
+    Gauss-Legendre quadrature integrates exactly. Everything is counted in shares of an interval, never in its own
+    units: intervals as narrow as one rounding step of the numbers are no harder than others.
 
     Args:
         low, high: [B, K], low <= high.
@@ -127,76 +149,90 @@ def smallest_uniform_law(low: Tensor, high: Tensor) -> Tensor:
     Returns:
         float64 [B, K], rows sum to 1.
     """
-    low, high = low.to(torch.float64), high.to(torch.float64)
-    K = low.shape[1]
-    if K == 1:
-        return torch.ones_like(low)
+    low, high = low.to(torch.float64).T.contiguous(), high.to(torch.float64).T.contiguous()  # [K, B]: rows side by side
+    ends = torch.cat([low, high]).sort(dim=0).values
+    at_ends = _survival(ends, low, high)
+    begin = at_ends[:, :-1]  # [K, 2K-1, B]
     is_point = high <= low
-    width = torch.where(is_point, 1.0, high - low)
-
-    ends = torch.cat([low, high], dim=1).sort(dim=1).values
-    nodes, masses = (torch.as_tensor(a, device=low.device) for a in np.polynomial.legendre.leggauss((K + 1) // 2))
-    half = (ends[:, 1:] - ends[:, :-1]) / 2
-    middle = (ends[:, 1:] + ends[:, :-1]) / 2
-    at = (middle[..., None] + half[..., None] * nodes).flatten(1)  # [B, M]
-    mass = (half[..., None] * masses).flatten(1)
-
-    survival = _survival(at, low, high, width, is_point)  # [B, M, K]
-    inside = (at[..., None] > low[:, None]) & (at[..., None] < high[:, None]) & ~is_point[:, None]
-    density = torch.where(inside, 1 / width[:, None], 0.0)
-    by_interval = (mass[..., None] * density * _product_of_others(survival)).sum(dim=1)
-
-    # An interval of width zero is an atom: it wins if all others lie above it, equal atoms of lower index excepted.
-    index = torch.arange(K, device=low.device)
-    above = _survival(high, low, high, width, is_point)  # [B, K, K]: P(E_j > high_k)
-    tie = is_point[:, None, :] & (high[:, None, :] == high[:, :, None]) & (index[None, :] > index[:, None])
-    above = torch.where(tie | torch.eye(K, dtype=torch.bool, device=low.device), 1.0, above)
-    law = torch.where(is_point, above.prod(dim=-1), by_interval)
-    return _normalised(law)
+    share = (begin - at_ends[:, 1:]).masked_fill(is_point[:, None], 0.0)  # P(E_k lies in the segment)
+    law = torch.zeros_like(low)
+    nodes, masses = np.polynomial.legendre.leggauss((len(low) + 1) // 2)
+    for node, mass in zip((1 + nodes) / 2, masses / 2, strict=True):
+        law += mass * (share * _product_of_others(begin - node * share)).sum(dim=1)
+    if is_point.any():
+        law = torch.where(is_point, _law_of_points(low, high), law)
+    return (law / law.sum(dim=0)).T
 
 
-def _survival(at: Tensor, low: Tensor, high: Tensor, width: Tensor, is_point: Tensor) -> Tensor:
-    """P(E_k > at): [B, M, K] for ``at`` [B, M]."""
-    inside = ((high[:, None] - at[..., None]) / width[:, None]).clamp(0.0, 1.0)
-    return torch.where(is_point[:, None], (at[..., None] < high[:, None]).to(at.dtype), inside)
+def _law_of_points(low: Tensor, high: Tensor) -> Tensor:
+    """P(all others lie above high_k), equal points of lower index excepted: [K, B]. It holds where low_k = high_k."""
+    above = _survival(high, low, high)  # [j, k, B]: P(E_j > high_k)
+    index = torch.arange(len(low), device=low.device)
+    later = (index[:, None] > index)[..., None]
+    tie = (high <= low)[:, None] & (high[:, None] == high) & later
+    itself = (index[:, None] == index)[..., None]
+    return above.masked_fill(tie | itself, 1.0).prod(dim=0)
+
+
+def _survival(at: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """P(E_k > at): [K, M, B] for ``at`` [M, B] and intervals [K, B]."""
+    low, high = low[:, None], high[:, None]
+    is_point = high <= low
+    inside = ((high - at) / (high - low).masked_fill(is_point, 1.0)).clamp(0.0, 1.0)
+    return torch.where(is_point, (at < high).to(at.dtype), inside)
 
 
 def _product_of_others(factors: Tensor) -> Tensor:
-    """Product over the last axis without the factor itself, without dividing: shape kept."""
-    ones = torch.ones_like(factors[..., :1])
-    before = torch.cat([ones, factors[..., :-1]], dim=-1).cumprod(dim=-1)
-    after = torch.cat([factors[..., 1:], ones], dim=-1).flip(-1).cumprod(dim=-1).flip(-1)
+    """Product over the first axis without the factor itself, without dividing: shape kept."""
+    ones = torch.ones_like(factors[:1])
+    before = torch.cat([ones, factors[:-1]]).cumprod(dim=0)
+    after = torch.cat([factors[1:], ones]).flip(0).cumprod(dim=0).flip(0)
     return before * after
 
 
-def _normalised(weights: Tensor) -> Tensor:
-    weights = weights.to(torch.float64)
-    return weights / weights.sum(dim=-1, keepdim=True)
-
-
-def check_weights(weights: Tensor) -> None:
-    """Raise ``ChanceError`` unless every row of ``weights`` [B, n] can be chosen from."""
-    if weights.ndim != 2 or not weights.is_floating_point():
-        raise ChanceError(
-            f"categorical takes floating-point weights [B, n]; it got {weights.dtype} {list(weights.shape)}"
-        )
-    bad = ~((weights >= 0).all(dim=-1) & torch.isfinite(weights).all(dim=-1) & (weights > 0).any(dim=-1))
+def check_weights(weights: Tensor) -> Tensor:
+    """Sums of the rows of ``weights`` [B, n], float64 [B]; ``ChanceError`` unless every row can be chosen from."""
+    if not isinstance(weights, Tensor) or weights.ndim != 2 or not weights.is_floating_point():
+        raise ChanceError(f"categorical takes floating-point weights [B, n]; it got {_describe(weights)}")
+    total = weights.sum(dim=-1, dtype=torch.float64)
+    # The sum of finite weights can be infinite, and then nothing could be chosen.
+    bad = ~((weights >= 0).all(dim=-1) & torch.isfinite(total) & (total > 0))
     if bad.any():
         row = int(bad.int().argmax())
         raise ChanceError(
-            f"categorical, row {row}: the weights {weights[row].tolist()[:8]} must be finite, none negative, "
-            "not all zero"
+            f"categorical, row {row}: {_fault(weights[row])} in the weights {_short(weights[row])}; "
+            "they must be finite, with a finite sum, none negative, not all zero"
         )
+    return total
+
+
+def _fault(weights: Tensor) -> str:
+    wrong = (~torch.isfinite(weights) | (weights < 0)).nonzero()
+    if wrong.numel():
+        return f"{float(weights[wrong[0]]):.6g} at index {int(wrong[0])}"
+    return "an infinite sum" if (weights > 0).any() else "no positive entry"
 
 
 def check_intervals(low: Tensor, high: Tensor) -> None:
-    """Raise ``ChanceError`` unless ``low`` and ``high`` [B, K] are the ends of finite intervals."""
-    if low.ndim != 2 or low.shape != high.shape:
-        raise ChanceError(f"smallest_uniform takes two [B, K]; it got {list(low.shape)} and {list(high.shape)}")
-    bad = ~(torch.isfinite(low) & torch.isfinite(high) & (low <= high)).all(dim=-1)
+    """Raise ``ChanceError`` unless ``low`` and ``high`` [B, K] are the ends of finite intervals, K at least 1."""
+    if not (isinstance(low, Tensor) and isinstance(high, Tensor)) or low.ndim != 2 or low.shape != high.shape:
+        raise ChanceError(f"smallest_uniform takes two tensors [B, K]; it got {_describe(low)} and {_describe(high)}")
+    if low.shape[1] == 0:
+        raise ChanceError("smallest_uniform takes at least one interval a row; it got none")
+    bad = ~(torch.isfinite(high - low) & (low <= high))
     if bad.any():
-        row = int(bad.int().argmax())
+        row, k = bad.nonzero()[0].tolist()
         raise ChanceError(
-            f"smallest_uniform, row {row}: the ends {low[row].tolist()} and {high[row].tolist()} must be finite, "
-            "each low at most its high"
+            f"smallest_uniform, row {row}, interval {k}: its ends are {float(low[row, k]):.6g} and "
+            f"{float(high[row, k]):.6g}; they must be finite, the low one at most the high one"
         )
+
+
+def _describe(value: object) -> str:
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _short(values: Tensor) -> str:
+    """At most eight numbers, as an error message shows them."""
+    shown = ", ".join(f"{value:.6g}" for value in values[:8].tolist())
+    return f"[{shown}, ..]" if values.numel() > 8 else f"[{shown}]"

@@ -80,7 +80,8 @@ class Emission:
     Attributes:
         tokens: int64 [B, L+1]: the accepted prefix, one more token, then -1.
         length: int64 [B]: accepted length + 1.
-        draft: int64 [B]: which draft the accepted prefix came from, -1 where nothing was accepted.
+        draft: int64 [B]: which draft the accepted prefix came from; where nothing was accepted -1, though the index
+            of any draft passes.
     """
 
     tokens: Tensor
@@ -95,16 +96,19 @@ def check_round(round: Round) -> None:
         RoundError: names the first row, draft and position that is wrong.
     """
     drafts, p, q = round.drafts, round.draft_probs, round.target_probs
+    for name, value in (("drafts", drafts), ("draft_probs", p), ("target_probs", q)):
+        if not isinstance(value, Tensor):
+            raise RoundError(f"{name} must be a tensor; it is {_describe(value)}")
     if drafts.ndim != 3 or drafts.dtype != torch.int64 or 0 in drafts.shape:
         raise RoundError(
             f"drafts must be int64 [B, K, L] with at least one row, draft and token; "
             f"they are {drafts.dtype} {list(drafts.shape)}"
         )
     B, K, L = drafts.shape
-    V = q.shape[-1]
+    V = q.shape[-1] if q.ndim else 0
     for name, laws, shape in (("draft_probs", p, (B, K, L, V)), ("target_probs", q, (B, K, L + 1, V))):
         if tuple(laws.shape) != shape:
-            raise RoundError(f"{name} must have shape {list(shape)} to fit the drafts; it has {list(laws.shape)}")
+            raise RoundError(f"{name} must have shape {list(shape)} to fit the others; it has {list(laws.shape)}")
         if laws.dtype not in SUM_TOLERANCE:
             raise RoundError(f"{name} holds {laws.dtype}; laws must be floating-point probabilities")
         _check_laws(name, laws)
@@ -171,10 +175,10 @@ def check_emission(round: Round, emission: object) -> Emission:
     _refuse((~emitted & (tokens != -1)).any(-1), emission, "positions after the last emitted token must hold -1")
     no_draft = (draft < 0) & (accepted > 0) | (draft >= round.num_drafts) | (draft < -1)
     _refuse(no_draft, emission, f"an accepted prefix must name its draft, 0 to {round.num_drafts - 1} (-1 if none)")
-    path = round.draft(draft.clamp(min=0))
-    matches = (path.drafts[:, 0] == tokens[:, :L]) | (position[:L] >= accepted[:, None])
+    row, named = torch.arange(B, device=tokens.device), draft.clamp(min=0)
+    matches = (round.drafts[row, named] == tokens[:, :L]) | (position[:L] >= accepted[:, None])
     _refuse(~matches.all(-1), emission, "the accepted tokens are not a prefix of the draft that it names")
-    probability = path.target_probs[:, 0].gather(-1, tokens.clamp(0, V - 1)[..., None])[..., 0]
+    probability = round.target_probs[row[:, None], named[:, None], position, tokens.clamp(min=0)]
     impossible = emitted & (probability <= 0)
     _refuse(
         impossible.any(-1), emission, "the target gives an emitted token probability zero; no lossless rule emits it"

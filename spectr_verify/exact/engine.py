@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -57,8 +57,12 @@ class Engine:
         self.finished = 0
 
     def draft_tables(self, context: Ints, position: int) -> list[Floats]:
-        """The draft model's L levels after each context of ``position`` tokens."""
-        return self.pair.draft.continuations(context, position, self.L)
+        """The draft model's L levels after each context of ``position`` tokens.
+
+        A probability that is zero in the rule's number format is zero here too: no draft shows that token.
+        """
+        levels = self.pair.draft.continuations(context, position, self.L)
+        return [np.where((torch.from_numpy(level).to(self.dtype) > 0).numpy(), level, 0.0) for level in levels]
 
     def target_tables(self, context: Ints, position: int) -> list[Floats]:
         """The plain target's L+1 levels after each context."""
@@ -72,24 +76,35 @@ class Engine:
         tokens = digits(np.tile(np.arange(V ** (L - 1)) * V, C), L, V)  # the last token stands for none
         p, q = (torch.from_numpy(along_every_path(levels[:L])).to(self.dtype) for levels in (draft, target))
         weights = self._modified(torch.from_numpy(tokens), p, q)
-        modified = from_every_path(weights.to(torch.float64).numpy(), C)
+        modified = from_every_path(weights, C)
+        if not np.allclose(along_every_path(modified), weights, rtol=1e-5, atol=1e-9):
+            raise EmissionError(
+                f"{self.what}: modified_target gives one position different laws after the same tokens; the law at "
+                "position i may depend on the first i tokens only"
+            )
         return [_normalised(laws, plain) for laws, plain in zip(modified, target, strict=False)] + [target[L]]
 
-    def _modified(self, tokens: torch.Tensor, p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    def _modified(self, tokens: torch.Tensor, p: torch.Tensor, q: torch.Tensor) -> Floats:
         assert self.rule.modified_target is not None
         try:
             weights = self.rule.modified_target(tokens, p, q, self.K)
-        except Exception as error:  # the rule is anybody's code
+        except (Exception, SystemExit) as error:  # the rule is anybody's code
             raise EmissionError(f"{self.what}: modified_target raised {type(error).__name__}: {error}") from error
         right_form = isinstance(weights, torch.Tensor) and weights.shape == q.shape
         if not right_form or not (torch.isfinite(weights) & (weights >= 0)).all():
             raise EmissionError(
                 f"{self.what}: modified_target must return finite weights, none negative, of shape {list(q.shape)}"
             )
-        return weights
+        found: Floats = weights.to(torch.float64).numpy()
+        return found
 
-    def check_drafts(self, count: int, part: str) -> None:
-        """Refuse an enumeration of too many draft tuples before it starts."""
+    def check_drafts(self, tables: Iterable[list[Floats]], part: str) -> None:
+        """Refuse an enumeration of too many draft tuples, over all these draft tables, before it starts."""
+        found = list(tables)
+
+        def count(length: int, drafts: int) -> int:
+            return sum(count_tuples(draft[:length], drafts) for draft in found)
+
         self.limits.check_drafts(count, self.V, self.L, self.K, f"{self.what}: {part}")
 
     def emissions(self, draft: list[Floats], target: list[Floats]) -> list[Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from spectr_verify.errors import InputError
 from spectr_verify.exact.engine import Engine, one_thread
 from spectr_verify.exact.limits import Limits
-from spectr_verify.exact.tables import Floats, Ints, count_tuples, tails
+from spectr_verify.exact.tables import Floats, Ints, tails
 from spectr_verify.rules import Rule
 from toy_models import ToyPair
 
@@ -125,7 +126,7 @@ def round_law(
     engine.limits.check_texts(pair.vocab, length + 1, engine.what)
     root = np.zeros(1, dtype=np.int64)
     draft, target = engine.draft_tables(root, 0), engine.target_tables(root, 0)
-    engine.check_drafts(count_tuples(draft, engine.K), "one round")
+    engine.check_drafts([draft], "one round")
     with one_thread():
         emissions = engine.emissions(draft, target)
         onward = engine.next_target(draft, target)
@@ -222,7 +223,7 @@ class _Writer:
     def __init__(self, engine: Engine, tokens: int) -> None:
         self.engine, self.tokens = engine, tokens
         engine.limits.check_texts(engine.V, tokens, engine.what)
-        engine.check_drafts(self._count(), f"the law of {tokens} tokens")
+        engine.check_drafts(self._every_draft(), f"the law of {tokens} tokens")
         self.text = np.zeros(engine.V**tokens)
         self.starts = [_Starts() for _ in range(tokens)]
         self.starts[0].add(np.zeros(1, dtype=np.int64), np.ones(1), None)
@@ -238,11 +239,10 @@ class _Writer:
         """How many of the last tokens a law depends on: the order of the Markov chain that the tables are."""
         return self.engine.pair.draft.depth - 1
 
-    def _count(self) -> int:
-        """Draft tuples over all rounds: exact for a stateless rule; a stateful one has at least as many."""
-        engine, V = self.engine, self.engine.V
-        lengths = range(min(self.tokens, self._order + 1))
-        return sum(count_tuples(engine.draft_tables(np.arange(V**n), n), engine.K) for n in lengths)
+    def _every_draft(self) -> Iterator[list[Floats]]:
+        """Draft tables of all rounds: exact for a stateless rule; a stateful one has at least as many rounds."""
+        for length in range(min(self.tokens, self._order + 1)):
+            yield self.engine.draft_tables(np.arange(self.engine.V**length), length)
 
     def _advance(self, group: _Group, position: int) -> None:
         """Run the round that starts at each place of a group; add what it emits to later starts and to the text."""
@@ -265,7 +265,7 @@ class _Writer:
         draft, target = engine.draft_tables(group.context, position), engine.target_tables(group.context, position)
         if group.pending is not None:
             target[: len(group.pending)] = group.pending
-        engine.check_drafts(count_tuples(draft, engine.K), f"the rounds that start at position {position}")
+        engine.check_drafts([draft], f"the rounds that start at position {position}")
         return engine.emissions(draft, target), engine.next_target(draft, target)
 
     def _plain_emissions(self, context: Ints, position: int) -> list[Floats]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import log10
 
 from spectr_verify.errors import InputError
 
@@ -26,34 +29,53 @@ class Limits:
     worlds: int = 2**26
     texts: int = 2**22
 
-    def check_drafts(self, count: int, V: int, L: int, K: int, what: str) -> None:
-        """Raise ``LimitError`` if ``count`` draft tuples are too many, naming the K and L that would fit."""
-        if count <= self.drafts:
+    def __post_init__(self) -> None:
+        for name in ("drafts", "worlds", "texts"):
+            if getattr(self, name) < 1:
+                raise InputError(f"the limit of {name} is {getattr(self, name)}; it must be at least 1")
+
+    def check_drafts(self, count: Callable[[int, int], int], V: int, L: int, K: int, what: str) -> None:
+        """Raise ``LimitError`` if there are too many draft tuples, naming the K and L that would fit.
+
+        Args:
+            count: the number of draft tuples for any L and K up to those asked for; it grows with K.
+            V, L, K: the sizes asked for.
+            what: what is to be enumerated.
+        """
+        if count(L, K) <= self.drafts:
             return
-        per_tuple = count / float(V) ** (L * K)
-        fitting = {
-            shorter: max(k for k in range(K + 1) if per_tuple * float(V) ** (shorter * k) <= self.drafts)
-            for shorter in range(L, 0, -1)
-        }
+        fitting = {shorter: self._most_drafts(count, shorter, K) for shorter in range(L, 0, -1)}
         sizes = [f"L={shorter} with K={k}" for shorter, k in fitting.items() if k > 0]
         raise LimitError(
-            f"{what} with V={V}, L={L}, K={K} has {count:,} draft tuples; the limit is {self.drafts:,}. "
+            f"{what} with V={V}, L={L}, K={K} has {_shown(count(L, K))} draft tuples; the limit is {self.drafts:,}. "
             f"What fits: {', '.join(sizes) or 'no K and L of this pair'}. Or raise the limit."
         )
+
+    def _most_drafts(self, count: Callable[[int, int], int], L: int, K: int) -> int:
+        """The largest of 0..K drafts of L tokens that are not too many."""
+        return bisect_right(range(1, K + 1), self.drafts, key=lambda k: count(L, k))
 
     def check_worlds(self, finished: int, expected: int, what: str) -> None:
         """Raise ``LimitError`` if the rule's random choices make more worlds than allowed."""
         if expected > self.worlds:
             raise LimitError(
-                f"{what}: the rule's random choices make about {expected:,} worlds ({finished:,} enumerated so far); "
-                f"the limit is {self.worlds:,}. Use a smaller K or L, or fewer tokens of text, or raise the limit."
+                f"{what}: the rule's random choices make about {_shown(expected)} worlds "
+                f"({finished:,} enumerated so far); the limit is {self.worlds:,}. "
+                "Use a smaller K or L, or fewer tokens of text, or raise the limit."
             )
 
     def check_texts(self, V: int, tokens: int, what: str) -> None:
         """Raise ``LimitError`` if an array over all texts of that many tokens is too large."""
         if V**tokens > self.texts:
-            fits = max(n for n in range(tokens) if V**n <= self.texts)
+            fits = 0
+            while V ** (fits + 1) <= self.texts:
+                fits += 1
             raise LimitError(
-                f"{what}: there are {V**tokens:,} texts of {tokens} tokens with V={V}; the limit is {self.texts:,}, "
-                f"which texts of {fits} tokens keep. Or raise the limit."
+                f"{what}: there are {_shown(V**tokens)} texts of {tokens:,} tokens with V={V}; the limit is "
+                f"{self.texts:,}, which texts of {fits} tokens keep. Or raise the limit."
             )
+
+
+def _shown(count: int) -> str:
+    """A count as a person reads it; Python refuses to write out very large ones."""
+    return f"{count:,}" if count < 10**15 else f"about 10^{log10(count):.0f}"

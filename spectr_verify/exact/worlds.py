@@ -18,8 +18,19 @@ from spectr_verify.chance import ChanceError, Enumerated, Fork
 from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
 
-MAX_CHOICES = 10_000
+MAX_CHOICES = 500
 """A rule that asks for more random choices than this in one round is taken to ask without end."""
+
+MAX_RECORDED = 2**27
+"""Most choices that unfinished worlds may have on record, 8 bytes each: a rule without end must not fill memory."""
+
+SAME = 1e-6
+"""How far apart the probabilities of the same worlds may be in two runs: the rounding of float32."""
+
+_AGAIN = (
+    "the same worlds ran again in another batch; rows must not depend on each other, and nothing may be random or "
+    "remembered outside the Chance"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,40 +59,86 @@ def worlds(rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int) 
         chunk: the most rows that a round may have.
 
     Raises:
-        EmissionError: the rule broke its contract, or is random other than through its ``Chance``.
+        EmissionError: the rule broke its contract, is random other than through its ``Chance``, lets its rows depend
+            on each other, or asks for choices without end.
         ChanceError: the rule asked for an impossible choice.
     """
     everything = torch.arange(rows)
-    empty = torch.zeros(rows, 0, dtype=torch.int64)
-    stack = [(everything, empty, torch.ones(rows, dtype=torch.float64))]
+    stack = [_Open(everything, torch.zeros(rows, 0, dtype=torch.int64), torch.ones(rows, dtype=torch.float64))]
+    recorded = 0
     checked = False
     while stack:
-        row, record, weight = stack.pop()
-        if len(row) > chunk:
-            stack.extend(
-                (row[i : i + chunk], record[i : i + chunk], weight[i : i + chunk]) for i in range(0, len(row), chunk)
-            )
+        batch = stack.pop()
+        if len(batch.row) > chunk:
+            stack.extend(batch.take(slice(i, i + chunk)) for i in range(0, len(batch.row), chunk))
             continue
-        round = build(row)
+        recorded -= batch.record.numel()
         try:
-            emission = _run(rule, round, record)
+            emission = _run(rule, build, batch)
         except Fork as fork:
-            stack.append(_forked(rule, row, record, weight, fork.probabilities))
+            stack.append(batch.forked(fork.probabilities))
+            recorded += stack[-1].record.numel()
+            _refuse_endless(rule, stack[-1], recorded)
             continue
         if not checked:
-            _check_repeatable(rule, build, row, record, emission)
+            _check_repeatable(rule, build, batch, emission)
             checked = True
-        yield Worlds(row, weight, emission)
+        yield Worlds(batch.row, batch.weight, emission)
 
 
-def _run(rule: Rule, round: Round, record: Tensor) -> Emission:
-    chance = Enumerated(record)
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """Worlds that are not known to be finished: their rows, the choices on record [W, D], and their weights."""
+
+    row: Tensor
+    record: Tensor
+    weight: Tensor
+
+    def take(self, worlds: Tensor | slice) -> _Open:
+        return _Open(self.row[worlds], self.record[worlds], self.weight[worlds])
+
+    def forked(self, probabilities: Tensor) -> _Open:
+        """Every world once for each outcome of positive weight of its next choice: [W, n]."""
+        world, outcome = (probabilities > 0).nonzero(as_tuple=True)
+        record = torch.cat([self.record[world], outcome[:, None]], dim=1)
+        return _Open(self.row[world], record, self.weight[world] * probabilities[world, outcome])
+
+
+def _refuse_endless(rule: Rule, batch: _Open, recorded: int) -> None:
+    choices = batch.record.shape[1]
+    if choices > MAX_CHOICES or recorded > MAX_RECORDED:
+        raise EmissionError(
+            f"rule {rule.name!r} still asks for more after {choices} random choices in one round; a rule that draws "
+            "until something happens has no exact law: draw what happens in the end as one choice"
+        )
+
+
+def _run(rule: Rule, build: Callable[[Tensor], Round], batch: _Open) -> Emission:
+    """One run of the rule on a batch, checked: what it emits, or a ``Fork`` at the first choice not on record."""
+    round, chance = build(batch.row), Enumerated(batch.record)
+    untouched = _versions(round)
+    emission = _verify(rule, round, chance)
+    _check_replay(rule, batch, chance)
+    # Judged by what it was given, not by what it made of it.
+    given = round if _versions(round) == untouched else build(batch.row)
+    try:
+        checked = check_emission(given, emission)
+    except EmissionError as error:
+        raise EmissionError(f"rule {rule.name!r}: {error}") from error
+    # Copied, because the rule may use its tensors again in the next run.
+    return Emission(checked.tokens.clone(), checked.length.clone(), checked.draft.clone())
+
+
+def _verify(rule: Rule, round: Round, chance: Enumerated) -> object:
+    """What the rule returns; whatever it raises, save a ``Fork``, becomes one error that names the rule."""
     before = _global_randomness()
     try:
-        emission = rule.verify(round, chance)
-    except (ChanceError, EmissionError):
-        raise
-    except Exception as error:  # the rule is anybody's code
+        return rule.verify(round, chance)
+    except ChanceError as error:
+        raise ChanceError(f"rule {rule.name!r}: {error}") from error
+    except EmissionError as error:
+        raise EmissionError(f"rule {rule.name!r}: {error}") from error
+    except (Exception, SystemExit) as error:  # the rule is anybody's code
         raise EmissionError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
     finally:
         if not _same_randomness(before, _global_randomness()):
@@ -89,35 +146,44 @@ def _run(rule: Rule, round: Round, record: Tensor) -> Emission:
                 f"rule {rule.name!r} drew random numbers by itself (torch, numpy or random); an exact law needs every "
                 "random choice to go through the Chance that the rule is given"
             )
-    if chance.asked < record.shape[1]:
+
+
+def _check_replay(rule: Rule, batch: _Open, chance: Enumerated) -> None:
+    """The rule asked for the choices on record, all of them, and gave them the probabilities of before."""
+    if chance.stopped:
         raise EmissionError(
-            f"rule {rule.name!r} asked for {chance.asked} random choices and for {record.shape[1]} before, in the same "
-            "worlds; every row must be asked the same number of choices (a point mass where a row has none)"
+            f"rule {rule.name!r} went on after the exception with which its Chance stops it; it must not catch "
+            "BaseException, nor return from a finally clause"
         )
-    return check_emission(round, emission)
+    if chance.asked < batch.record.shape[1]:
+        raise EmissionError(
+            f"rule {rule.name!r} asked for {chance.asked} random choices and for {batch.record.shape[1]} before, in "
+            "the same worlds; every row must be asked the same number of choices (a point mass where a row has none)"
+        )
+    apart = torch.zeros(int(batch.row.max()) + 1, dtype=torch.float64)
+    apart.index_add_(0, batch.row, (chance.weight - batch.weight).abs())
+    if apart.max() > SAME:
+        raise EmissionError(f"rule {rule.name!r} gave its choices other probabilities when {_AGAIN}")
 
 
-def _forked(
-    rule: Rule, row: Tensor, record: Tensor, weight: Tensor, probabilities: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    if record.shape[1] >= MAX_CHOICES:
-        raise EmissionError(f"rule {rule.name!r} asked for more than {MAX_CHOICES} random choices in one round")
-    world, outcome = (probabilities > 0).nonzero(as_tuple=True)
-    forked = weight[world] * probabilities[world, outcome]
-    return row[world], torch.cat([record[world], outcome[:, None]], dim=1), forked
+def _check_repeatable(rule: Rule, build: Callable[[Tensor], Round], batch: _Open, emission: Emission) -> None:
+    """Run the same worlds again, every second one and in reverse order: rows that depend on each other differ."""
+    backwards = torch.arange(len(batch.row)).flip(0)
+    for half in (backwards[::2], backwards[1::2]):
+        if len(half) == 0:
+            continue
+        try:
+            again = _run(rule, build, batch.take(half))
+        except Fork:
+            raise EmissionError(f"rule {rule.name!r} asked for more random choices when {_AGAIN}") from None
+        for name in ("tokens", "length", "draft"):
+            if not torch.equal(getattr(again, name), getattr(emission, name)[half]):
+                raise EmissionError(f"rule {rule.name!r} gave another emission when {_AGAIN}")
 
 
-def _check_repeatable(
-    rule: Rule, build: Callable[[Tensor], Round], row: Tensor, record: Tensor, emission: Emission
-) -> None:
-    """Run the same worlds in reverse order: a rule whose rows depend on each other or on hidden state differs."""
-    again = _run(rule, build(row.flip(0)), record.flip(0))
-    for name in ("tokens", "length", "draft"):
-        if not torch.equal(getattr(again, name).flip(0), getattr(emission, name)):
-            raise EmissionError(
-                f"rule {rule.name!r} gave another emission when the same worlds ran again in reverse order; rows must "
-                "not depend on each other, and nothing may be random or remembered outside the Chance"
-            )
+def _versions(round: Round) -> list[int]:
+    """How often each tensor of a round has been written into."""
+    return [tensor._version for tensor in (round.drafts, round.draft_probs, round.target_probs)]
 
 
 def _global_randomness() -> tuple[Tensor, object, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from spectr_verify.errors import InputError
 
@@ -52,8 +52,16 @@ class Rule:
     source: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(f"rule {self.name!r}: the kind is {self.kind!r}; it must be 'stateless' or 'stateful'")
+        if self.max_drafts is not None and self.max_drafts < 1:
+            raise InputError(f"rule {self.name!r}: max_drafts is {self.max_drafts}; it must be at least 1, or None")
+        if not callable(self.verify):
+            raise InputError(
+                f"rule {self.name!r}: verify is {type(self.verify).__name__}; it must be a function of (round, chance)"
+            )
         if (self.kind == "stateful") != (self.modified_target is not None):
-            raise ValueError(
+            raise InputError(
                 f"rule {self.name!r}: a stateful rule needs a modified_target and a stateless one must not have it"
             )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from spectr_verify.rules import RULES, Rule, UnknownRuleError
 
@@ -15,7 +18,8 @@ def load_rule(spec: str) -> Rule:
     """The rule that ``spec`` names.
 
     A function ``(round, chance) -> Emission`` becomes a stateless rule of any number of drafts; a ``Rule`` object is
-    taken as it is, which is how a stateful rule is given.
+    taken as it is, which is how a stateful rule is given. The user's code may import what lies in the working folder
+    and, from a file, what lies beside it.
 
     Args:
         spec: a registered name, ``package.module:function`` or ``path/file.py:function``.
@@ -31,41 +35,70 @@ def load_rule(spec: str) -> Rule:
             f"no rule is called {spec!r}; the registered ones are {', '.join(RULES)}. "
             "Your own is named as module:function or file.py:function"
         )
-    found: object = _import(source, spec)
+    module = _import(source, spec)
+    found: object = module
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise UnknownRuleError(f"{spec}: {source} has no {attribute!r}")
+            raise UnknownRuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}")
         found = getattr(found, name)
     if isinstance(found, Rule):
         return found
     if not callable(found) or isinstance(found, type):
-        raise UnknownRuleError(f"{spec}: {attribute!r} is {type(found).__name__}; it must be a function or a Rule")
+        raise UnknownRuleError(
+            f"{spec}: {attribute!r} is a {type(found).__name__}; it must be a function (round, chance) or a Rule"
+        )
     return Rule(spec, found, summary="given by the user")
+
+
+def _offers(module: ModuleType) -> str:
+    """The names in a module that could be meant."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, Rule) or (isinstance(value, FunctionType) and value.__module__ == module.__name__)
+    ]
+    return ", ".join(names[:10]) or "no function of its own"
 
 
 def _import(source: str, spec: str) -> ModuleType:
     """Import a file or a module; whatever the user's code raises on the way becomes one plain message."""
     try:
         return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything, a script may even exit
         raise UnknownRuleError(f"{spec}: importing {source} failed: {type(error).__name__}: {error}") from error
 
 
 def _import_module(name: str) -> ModuleType:
     # A console command does not look in the working folder for modules; `python -m` does.
-    sys.path.insert(0, str(Path.cwd()))
-    try:
+    with _looking_in(Path.cwd()):
         return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(Path.cwd()))
 
 
 def _import_file(path: Path) -> ModuleType:
-    name = f"_spectr_verify_user_{path.stem}"
+    path = path.resolve()
+    # Files of one name in different folders are different modules.
+    name = f"_spectr_verify_user_{hashlib.sha256(bytes(path)).hexdigest()[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    try:
+        with _looking_in(Path.cwd()), _looking_in(path.parent):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+@contextmanager
+def _looking_in(folder: Path) -> Iterator[None]:
+    """Let imports look in a folder first."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # the file may be younger than what Python remembers of its folder
+    try:
+        yield
+    finally:
+        if str(folder) in sys.path:  # the user's code may have put its own paths in, which stay
+            sys.path.remove(str(folder))
