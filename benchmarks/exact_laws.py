@@ -30,16 +30,15 @@ CASES = (("block-race", 3, 3, 2, 7), ("k-seq", 4, 3, 2, 5), ("block-race", 4, 3,
 def main() -> None:
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"torch {torch.__version__}, numpy {np.__version__}, one thread")
-    print(f"{'rule':12} {'V':>2} {'L':>2} {'K':>2} {'worlds':>9} {'seconds':>8} {'floor':>7} {'ratio':>6} {'peak MB':>8}")
+    print("rule          V  L  K    worlds  seconds   floor  ratio  peak MB")
     for name, V, L, K, runs in CASES:
         pair = FAMILIES["random"](np.random.default_rng(0), V, L)
         laws, seconds = zip(*(_timed(name, pair, L, K) for _ in range(runs)), strict=True)
         floor = statistics.median(_floor(pair, L, K, laws[0].worlds) for _ in range(runs))
         median = statistics.median(seconds)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"{name:12} {V:2} {L:2} {K:2} {laws[0].worlds:9,} {median:8.3f} {floor:7.3f} {median / floor:6.1f} {peak:8.0f}"
-        )
+        sizes = f"{name:12} {V:2} {L:2} {K:2} {laws[0].worlds:9,}"
+        print(f"{sizes} {median:8.3f} {floor:7.3f} {median / floor:6.1f} {peak:8.0f}")
 
 
 def _timed(name: str, pair: ToyPair, L: int, K: int) -> tuple[RoundLaw, float]:

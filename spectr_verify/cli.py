@@ -229,11 +229,11 @@ def main() -> None:
 
 
 def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int) -> list[Instance]:
-    from spectr_verify.audit.instance import DRAFTS, LENGTH, builtin_suite, instance
+    from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 
     if not sources:
         return builtin_suite(seed, drafts or DRAFTS, length or LENGTH)
-    return [instance(pair, drafts, length) for source in sources for pair in read_pairs(source)]
+    return [Instance.of(pair, drafts, length) for source in sources for pair in read_pairs(source)]
 
 
 def _dtype(name: Format) -> Any:

@@ -224,14 +224,22 @@ class ToyPair:
                 f"pair {self.name!r}: the draft has {self.draft.depth} levels and the target {self.target.depth}; "
                 "both tables must be equally deep"
             )
-        if self.drafts is not None and self.drafts < 1:
-            raise TableError(f"pair {self.name!r}: drafts is {self.drafts}; it must be at least 1")
-        if self.length is not None and self.length < 1:
-            raise TableError(f"pair {self.name!r}: length is {self.length}; it must be at least 1")
-        if self.length is not None and self.length > self.max_length:
+        self.check_size(self.length, self.drafts)
+
+    def check_size(self, length: int | None, drafts: int | None) -> None:
+        """Refuse an L or K that the pair cannot be judged with; ``None`` is not checked.
+
+        Raises:
+            TableError: L is not 1 to ``max_length``, or K is below 1.
+        """
+        if drafts is not None and drafts < 1:
+            raise TableError(f"pair {self.name!r}: drafts (K) is {drafts}; it must be at least 1")
+        if length is not None and length < 1:
+            raise TableError(f"pair {self.name!r}: length (L) is {length}; it must be at least 1")
+        if length is not None and length > self.max_length:
             raise TableError(
-                f"pair {self.name!r}: length is {self.length}, but {self.draft.depth} levels reach blocks of at "
-                f"most {self.max_length} tokens; write {self.length + 1} levels, for the law after the whole block too"
+                f"pair {self.name!r}: length (L) is {length}, but {self.draft.depth} levels reach blocks of at "
+                f"most {self.max_length} tokens; write {length + 1} levels, for the law after the whole block too"
             )
 
     @property

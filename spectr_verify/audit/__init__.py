@@ -1,7 +1,7 @@
 """Verdicts on rules: one pair, a suite of pairs, a search for the smallest counterexample, a paper's claims."""
 
 from spectr_verify.audit.claims import Finding, claims
-from spectr_verify.audit.instance import Instance, builtin_suite, instance
+from spectr_verify.audit.instance import Instance, builtin_suite
 from spectr_verify.audit.search import AuditReport, audit
 from spectr_verify.audit.verdict import TOLERANCE, Verdict, WrongText, judge, wrong_text
 
@@ -15,7 +15,6 @@ __all__ = [
     "audit",
     "builtin_suite",
     "claims",
-    "instance",
     "judge",
     "wrong_text",
 ]

@@ -29,6 +29,18 @@ class Instance:
     length: int
     drafts: int
 
+    @classmethod
+    def of(cls, pair: ToyPair, drafts: int | None = None, length: int | None = None) -> Instance:
+        """A pair with the K and L that it states itself, else those given, else 2 and 2 (or what its tables allow).
+
+        A K or L out of range is refused when a law or a bound is computed.
+        """
+        return cls(
+            pair,
+            length=pair.length or length or max(1, min(LENGTH, pair.max_length)),
+            drafts=pair.drafts or drafts or DRAFTS,
+        )
+
     @cached_property
     def closed(self) -> dict[str, float]:
         """Closed forms by name, see ``spectr_verify.bounds.closed_forms``."""
@@ -63,19 +75,6 @@ class Instance:
     def as_json(self) -> str:
         """One line of JSON that states the pair with K and L: what ``--pairs`` takes."""
         return json.dumps(pair_to_json(replace(self.pair, drafts=self.drafts, length=self.length)))
-
-
-def instance(pair: ToyPair, drafts: int | None = None, length: int | None = None) -> Instance:
-    """A pair with the K and L that it states itself, else those given, else 2 and 2.
-
-    Raises:
-        InputError: K or L is out of the pair's range, found when a law or bound is computed.
-    """
-    return Instance(
-        pair,
-        length=pair.length or length or min(LENGTH, pair.max_length),
-        drafts=pair.drafts or drafts or DRAFTS,
-    )
 
 
 def builtin_suite(seed: int = 0, drafts: int = DRAFTS, length: int = LENGTH) -> list[Instance]:

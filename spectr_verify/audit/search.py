@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import hypothesis
 import torch
 
-from spectr_verify.audit.instance import Instance, builtin_suite, instance
-from spectr_verify.audit.verdict import Verdict, WrongText, judge, wrong_text
+from spectr_verify.audit.instance import Instance, builtin_suite
+from spectr_verify.audit.verdict import Stage, Verdict, WrongText, judge, wrong_text
 from spectr_verify.chance import ChanceError
 from spectr_verify.exact import Limits
 from spectr_verify.rounds import EmissionError
 from spectr_verify.rules import Rule
-from toy_models import strategies
+from toy_models import ToyPair, strategies
 
 Progress = Callable[[str], None]
 
@@ -55,19 +55,25 @@ class AuditReport:
 
 
 class _Judge:
-    """Judges pair after pair and remembers what it saw."""
+    """Judges instance after instance and remembers what it saw."""
 
     def __init__(self, rule: Rule, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
         self.rule, self.dtype, self.tolerance, self.limits = rule, dtype, tolerance, limits
         self.judged = 0
         self.worst_error = 0.0
+        self.earliest: Verdict | None = None
 
-    def __call__(self, where: Instance, tokens: int | None = None) -> Verdict:
+    def __call__(self, where: Instance, *, later_rounds: bool) -> Verdict:
+        """Judge one round; for a stateful rule, if asked, also text that needs a second one.
+
+        A stateless rule's one round decides: rounds compose exactly if that law is right.
+        """
+        several = later_rounds and self.rule.kind == "stateful"
         try:
             verdict = judge(
                 self.rule,
                 where,
-                tokens=tokens,
+                tokens=where.length + 2 if several else None,
                 dtype=self.dtype,
                 tolerance=self.tolerance,
                 limits=self.limits,
@@ -76,11 +82,9 @@ class _Judge:
             raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
         self.judged += 1
         self.worst_error = max(self.worst_error, verdict.worst_error)
+        if not verdict.lossless and (self.earliest is None or verdict.stage < self.earliest.stage):
+            self.earliest = verdict
         return verdict
-
-    def over_rounds(self, where: Instance) -> Verdict:
-        """A stateful rule's later rounds count as well; a stateless rule's one round decides."""
-        return self(where, where.length + 2 if self.rule.kind == "stateful" else None)
 
 
 def audit(
@@ -111,34 +115,45 @@ def audit(
         EmissionError, ChanceError, LimitError, BoundError: no verdict; the message names the pair.
     """
     look = _Judge(rule, dtype, tolerance, limits)
-    biased = None
     suite = builtin_suite(seed) if instances is None else instances
     for number, where in enumerate(suite):
         progress(f"pair {number + 1} of {len(suite)}: {where.pair.name}")
-        verdict = look(where) if instances is None else look.over_rounds(where)
-        biased = biased or (None if verdict.lossless else verdict)
+        look(where, later_rounds=instances is not None)
     if instances is None:
         progress(f"searching {max_examples} drawn pairs")
-        biased = _smallest(look, seed, max_examples) or biased
+        _search(look, seed, max_examples)
+    biased = look.earliest
     wrong = None if biased is None else wrong_text(biased)
     return AuditReport(rule, look.judged, look.worst_error, biased, wrong, seed)
 
 
-def _smallest(look: _Judge, seed: int, max_examples: int) -> Verdict | None:
-    """The smallest biased pair that Hypothesis finds, judged anew."""
+def _search(look: _Judge, seed: int, max_examples: int) -> None:
+    """Draw pairs; if any was biased, let Hypothesis find the smallest that is wrong as early in the text.
+
+    A wrong first token is the plainest fault, so it is looked for first; when none turns up, the search is run again
+    for the earliest fault that did.
+    """
+    smallest = _smallest(look, Stage.FIRST_TOKEN, seed, max_examples)
+    if smallest is None and look.earliest is not None:
+        smallest = _smallest(look, look.earliest.stage, seed, max_examples)
+    look.earliest = smallest or look.earliest
+
+
+def _smallest(look: _Judge, stage: Stage, seed: int, max_examples: int) -> Verdict | None:
+    """The smallest drawn pair whose law is wrong at ``stage`` or earlier."""
     settings = hypothesis.settings(
         max_examples=max_examples,
         database=None,
         deadline=None,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         suppress_health_check=list(hypothesis.HealthCheck),
     )
+
+    def wrong(pair: ToyPair) -> bool:
+        return look(Instance.of(pair), later_rounds=True).stage <= stage
+
     try:
-        pair = hypothesis.find(
-            SMALL_PAIRS,
-            lambda candidate: not look.over_rounds(instance(candidate)).lossless,
-            settings=settings,
-            random=random.Random(seed),
-        )
+        found = hypothesis.find(SMALL_PAIRS, wrong, settings=settings, random=random.Random(seed))
     except hypothesis.errors.NoSuchExample:
         return None
-    return look.over_rounds(instance(pair))
+    return look(Instance.of(found), later_rounds=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,16 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 """Largest total-variation error, and largest excess over the optimum, that rounding is held responsible for."""
 
 
+class Stage(IntEnum):
+    """Where a rule's fault shows first, from the plainest on."""
+
+    FIRST_TOKEN = 0
+    ONE_ROUND = 1
+    LATER_ROUNDS = 2
+    ACCEPTED_LENGTH = 3
+    NONE = 4
+
+
 @dataclass(frozen=True, eq=False)
 class Verdict:
     """What was found about one rule on one pair.
@@ -28,7 +40,6 @@ class Verdict:
         round: law of one round.
         text: law of several rounds, ``None`` when not run.
         tolerance: largest error that counts as rounding.
-        reasons: why the rule is biased, one sentence each; empty for a lossless rule.
     """
 
     rule: Rule
@@ -36,12 +47,51 @@ class Verdict:
     round: RoundLaw
     text: TextLaw | None
     tolerance: float
-    reasons: tuple[str, ...]
 
     @property
     def lossless(self) -> bool:
         """Whether nothing was found against the rule."""
-        return not self.reasons
+        return self.stage is Stage.NONE
+
+    @cached_property
+    def exceeds_optimum(self) -> bool:
+        """Whether it accepts more than any lossless rule of its class can: a proof of bias by itself."""
+        used, accepted = used_drafts(self.rule, self.instance.drafts), self.round.expected_accepted
+        if accepted <= self.instance.attained(self.rule.kind, used) + self.tolerance:
+            return False  # a program need not be solved
+        return accepted > self.instance.ceiling(self.rule.kind, used) + self.tolerance
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the rule is biased, one sentence each; empty for a lossless rule."""
+        found = []
+        if self.round.tv_first_token > self.tolerance:
+            found.append(f"its first token is {self.round.tv_first_token:.3g} from the target's law in total variation")
+        if self.round.tv_round > self.tolerance:
+            found.append(f"the text of one round is {self.round.tv_round:.3g} from the target's law in total variation")
+        if self.text is not None and self.text.tv_text > self.tolerance:
+            tokens, error = self.text.tokens, self.text.tv_text
+            found.append(
+                f"the first {tokens} tokens of a text are {error:.3g} from the target's law in total variation"
+            )
+        if self.exceeds_optimum:
+            ceiling = self.instance.ceiling(self.rule.kind, used_drafts(self.rule, self.instance.drafts))
+            found.append(
+                f"it accepts {self.round.expected_accepted:.6g} tokens a round; no lossless {self.rule.kind} rule can "
+                f"accept more than {ceiling:.6g}"
+            )
+        return tuple(found)
+
+    @property
+    def stage(self) -> Stage:
+        """Where the fault shows first."""
+        if self.round.tv_first_token > self.tolerance:
+            return Stage.FIRST_TOKEN
+        if self.round.tv_round > self.tolerance:
+            return Stage.ONE_ROUND
+        if self.text is not None and self.text.tv_text > self.tolerance:
+            return Stage.LATER_ROUNDS
+        return Stage.ACCEPTED_LENGTH if self.exceeds_optimum else Stage.NONE
 
     @property
     def worst_error(self) -> float:
@@ -117,24 +167,7 @@ def judge(
     pair, K, L = instance.pair, instance.drafts, instance.length
     round = round_law(rule, pair, L, K, dtype=dtype, limits=limits)
     text = text_law(rule, pair, L, K, tokens, dtype=dtype, limits=limits) if tokens is not None else None
-    reasons = []
-    if round.tv_round > allowed:
-        reasons.append(f"the text of one round is {round.tv_round:.3g} from the target's law in total variation")
-    if text is not None and text.tv_text > allowed:
-        reasons.append(
-            f"the first {text.tokens} tokens are {text.tv_text:.3g} from the target's law in total variation"
-        )
-    used = used_drafts(rule, K)
-    accepted = round.expected_accepted
-    if (
-        accepted > instance.attained(rule.kind, used) + allowed
-        and accepted > instance.ceiling(rule.kind, used) + allowed
-    ):
-        reasons.append(
-            f"it accepts {accepted:.6g} tokens a round; no lossless {rule.kind} rule can accept more than "
-            f"{instance.ceiling(rule.kind, used):.6g}"
-        )
-    return Verdict(rule, instance, round, text, allowed, tuple(reasons))
+    return Verdict(rule, instance, round, text, allowed)
 
 
 def wrong_text(verdict: Verdict) -> WrongText | None:

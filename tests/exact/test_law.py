@@ -16,7 +16,7 @@ from spectr_verify.exact import EnumerationError, LimitError, Limits, round_law,
 from spectr_verify.exact import law as law_module
 from spectr_verify.rounds import Emission, EmissionError, Round
 from spectr_verify.rules import RULES, Rule
-from toy_models import TableModel, ToyPair, family_pairs
+from toy_models import TableError, TableModel, ToyPair, family_pairs
 from toy_models.strategies import pairs
 
 SMALL = pairs(max_vocab=3, max_length=2, max_drafts=2)
@@ -154,7 +154,7 @@ def test_a_text_beyond_the_tables_follows_their_markov_chain() -> None:
     ("length", "drafts", "what"), [(0, 1, "length"), (3, 1, "length"), (1, 0, "drafts"), (1, -2, "drafts")]
 )
 def test_sizes_out_of_range_are_refused(length: int, drafts: int, what: str) -> None:
-    with pytest.raises(InputError, match=f"'halves'.*{what}"):
+    with pytest.raises(TableError, match=f"'halves'.*{what}"):
         round_law(RULES["block"], HALVES, length, drafts)
 
 
@@ -167,7 +167,7 @@ def test_too_many_draft_tuples_are_refused_before_the_rule_runs() -> None:
     def never(round: Round, chance: object) -> Emission:
         raise AssertionError("the rule ran")
 
-    with pytest.raises(LimitError, match="256 draft tuples.*limit is 100.*L=2 with K=3"):
+    with pytest.raises(LimitError, match=r"256 draft tuples.*limit is 100.*L=2 with K=3"):
         round_law(Rule("never", never), HALVES, 2, 4, limits=Limits(drafts=100))
 
 

@@ -213,9 +213,13 @@ def test_index_counts_prefixes_in_lexicographic_order() -> None:
     [
         ([[["1/3", "1/3", "1/3"]]], {}, "the draft has 3 tokens and the target 2"),
         ([HALF], {}, "the draft has 1 levels and the target 2"),
-        ([HALF, HALF * 2], {"drafts": 0}, "drafts is 0; it must be at least 1"),
-        ([HALF, HALF * 2], {"length": 0}, "length is 0; it must be at least 1"),
-        ([HALF, HALF * 2], {"length": 2}, "length is 2, but 2 levels reach blocks of at most 1 tokens; write 3 levels"),
+        ([HALF, HALF * 2], {"drafts": 0}, r"drafts \(K\) is 0; it must be at least 1"),
+        ([HALF, HALF * 2], {"length": 0}, r"length \(L\) is 0; it must be at least 1"),
+        (
+            [HALF, HALF * 2],
+            {"length": 2},
+            r"length \(L\) is 2, but 2 levels reach blocks of at most 1 tokens; write 3 levels",
+        ),
     ],
 )
 def test_pair_error_names_the_pair(draft: Any, settings: dict[str, int], message: str) -> None:

@@ -1,0 +1,118 @@
+"""Audits find what is wrong without being told where to look, and flag nothing that is right."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+
+from spectr_verify.audit import AuditReport, Instance, audit, judge
+from spectr_verify.audit.verdict import Stage
+from spectr_verify.chance import Chance
+from spectr_verify.rounds import Emission, EmissionError, Round
+from spectr_verify.rules import RULES, Rule
+from spectr_verify.rules.load import load_rule
+from toy_models import read_pairs
+
+
+def largest_denominator(report: AuditReport) -> int:
+    assert report.counterexample is not None
+    pair = report.counterexample.instance.pair
+    assert pair.draft.fractions is not None
+    assert pair.target.fractions is not None
+    laws = [law for model in (pair.draft, pair.target) for level in model.fractions for law in level]
+    return max(Fraction(p).denominator for law in laws for p in law)
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.lossless])
+def test_lossless_rules_are_cleared(name: str) -> None:
+    report = audit(RULES[name], max_examples=30)
+    assert report.lossless
+    assert report.judged >= 26 + 30
+    assert report.worst_error <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["spectr-gbv-published", "spectr-gbv-released"])
+def test_spectr_gbv_is_found_biased_on_its_first_token_with_two_drafts(name: str) -> None:
+    report = audit(RULES[name])
+    found = report.counterexample
+    assert found is not None
+    assert found.stage is Stage.FIRST_TOKEN
+    assert (found.instance.pair.vocab, found.instance.length, found.instance.drafts) == (2, 1, 2)
+    assert largest_denominator(report) <= 3
+    assert report.wrong is not None
+    assert len(report.wrong.tokens) == 1
+
+
+def test_greedy_block_without_its_modification_is_found_biased_though_its_first_token_is_right() -> None:
+    report = audit(load_rule("spectr_verify.rules.greedy_block:greedy_block"))
+    found = report.counterexample
+    assert found is not None
+    assert found.stage is Stage.ONE_ROUND
+    assert found.round.tv_first_token <= 1e-12
+    assert report.wrong is not None
+    assert len(report.wrong.tokens) == 2
+    assert (found.instance.pair.vocab, found.instance.length, found.instance.drafts) == (2, 2, 1)
+
+
+def test_best_of_k_is_found_biased() -> None:
+    report = audit(load_rule("examples/best_of_k.py:best_of_k"))
+    assert report.counterexample is not None
+    assert report.counterexample.instance.drafts == 2
+
+
+def test_typical_acceptance_is_found_biased_and_beyond_the_optimum() -> None:
+    report = audit(RULES["typical"])
+    assert report.counterexample is not None
+    assert any("can accept more" in reason for reason in report.counterexample.reasons)
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    one, other = (audit(RULES["spectr-gbv-released"], seed=3, max_examples=40) for _ in range(2))
+    assert one.counterexample is not None
+    assert other.counterexample is not None
+    assert one.counterexample.instance.as_json() == other.counterexample.instance.as_json()
+    assert one.judged == other.judged
+
+
+def test_the_counterexample_as_json_gives_the_same_verdict() -> None:
+    found = audit(RULES["spectr-gbv-released"], max_examples=40).counterexample
+    assert found is not None
+    again = judge(RULES["spectr-gbv-released"], Instance.of(read_pairs(found.instance.as_json())[0]))
+    assert again.reasons == found.reasons
+
+
+def test_given_instances_are_judged_alone() -> None:
+    where = Instance.of(
+        read_pairs(
+            '{"draft": [[[0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]], "target": [[[0.25, 0.75]], [[0.5, 0.5], [0.5, 0.5]]]}'
+        )[0]
+    )
+    report = audit(RULES["spectr-gbv-published"], instances=[where])
+    assert report.judged == 1
+    assert report.counterexample is not None
+    assert report.counterexample.instance is where
+
+
+def test_a_broken_rule_gets_no_verdict_but_the_pair_it_broke_on() -> None:
+    def broken(round: Round, chance: Chance) -> Emission:
+        B = round.rows
+        return Emission(torch.full((B, round.length + 1), 7), torch.full((B,), 1), torch.full((B,), -1))
+
+    with pytest.raises(EmissionError, match=r'vocabulary(.|\n)*on the pair \{"name"'):
+        audit(Rule("broken", broken))
+
+
+def test_a_rule_that_is_wrong_only_on_drawn_pairs_is_found() -> None:
+    """Right on every built-in pair (K = 2): only the search, which draws other K, meets the fault."""
+
+    def wrong_with_three(round: Round, chance: Chance) -> Emission:
+        from spectr_verify.rules.block_race import block_race
+        from spectr_verify.rules.spectr_gbv import spectr_gbv_released
+
+        return (spectr_gbv_released if round.num_drafts == 3 else block_race)(round, chance)
+
+    report = audit(Rule("wrong-with-three", wrong_with_three))
+    assert report.counterexample is not None
+    assert report.counterexample.instance.drafts == 3

@@ -1,0 +1,228 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spectr_verify import cli
+from spectr_verify.rules import RULES
+
+COMMAND = [sys.executable, "-c", "from spectr_verify.cli import main; main()"]
+GOLDEN = str(Path(__file__).parent / "data" / "golden.json")
+PAIR = (
+    '{"name": "small", "drafts": 2, "length": 1, "draft": [[["1/2", "1/2"]], [["1/2", "1/2"], ["1/2", "1/2"]]],'
+    ' "target": [[["1/3", "2/3"]], [["1/2", "1/2"], ["1/2", "1/2"]]]}'
+)
+
+
+def run(*arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
+    """Run a command in this process, as ``main`` does: (status, standard output, standard error)."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_rules_lists_the_register_without_importing_torch_or_cvxpy(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom spectr_verify.cli import main\n"
+        "sys.argv = ['spectr-verify', 'rules', '--json', 'rules.json']\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert not {'torch', 'cvxpy', 'hypothesis', 'scipy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in RULES)
+    written = json.loads((tmp_path / "rules.json").read_text())
+    assert written["schema"] == "spectr-verify/rules/1"
+    assert [row["name"] for row in written["rows"]] == list(RULES)
+
+
+def test_compare_writes_a_row_for_every_rule_and_pair(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    status, printed, _ = run("compare", "--pairs", PAIR, "--rounds", "2", "--json", str(out))
+    assert status == 0
+    written = json.loads(out.read_text())
+    assert written["schema"] == "spectr-verify/compare/1"
+    assert [row["rule"] for row in written["rows"]] == list(RULES)
+    for row in written["rows"]:
+        assert row["pair"] == "small"
+        assert row["lossless"] is RULES[row["rule"]].lossless, row["rule"]
+        assert row["tv_text"] is not None
+        assert row["rule"] in printed
+
+
+def test_compare_reproduces_the_golden_file(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    status, _, _ = run("compare", "--pairs", GOLDEN, "--rule", "block-race", "--rule", "block", "--json", str(out))
+    assert status == 0
+    instances = json.loads(Path(GOLDEN).read_text())["instances"]
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 2 * len(instances)
+    for row, instance in zip(rows, [i for i in instances for _ in range(2)], strict=True):
+        expected = instance["expected"]
+        assert (row["vocab"], row["length"], row["drafts"]) == (
+            instance["vocab"],
+            instance["length"],
+            instance["drafts"],
+        )
+        key = "block_race" if row["rule"] == "block-race" else "block_k1"
+        assert row["expected_accepted"] == pytest.approx(expected[key], abs=1e-8)
+        assert row["claimed_bound"] == pytest.approx(expected["claimed_bound"], abs=1e-8)
+        assert row["level_bound"] == pytest.approx(expected["level_bound"], abs=1e-8)
+        assert row["optimum_stateless"] == pytest.approx(expected["optimum_stateless"], abs=1e-6)
+        assert row["optimum_stateful"] == pytest.approx(expected["optimum_stateful"], abs=1e-6)
+
+
+def test_the_whole_suite_is_the_default_of_compare(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    status, printed, _ = run("compare", "--json", str(out))
+    assert status == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 26 * len(RULES)
+    for row in rows:
+        if RULES[row["rule"]].lossless:
+            assert row["lossless"], row
+            assert row["tv_round"] <= 1e-12, row
+    for name in ("spectr-gbv-published", "spectr-gbv-released", "typical"):
+        assert any(row["rule"] == name and not row["lossless"] for row in rows)
+    assert "block-race" in printed
+
+
+def test_audit_ends_with_its_verdict_as_status(tmp_path: Path) -> None:
+    out = tmp_path / "audit.json"
+    assert run("audit", "block-race", "--pairs", PAIR)[0] == 0
+    status, printed, _ = run("audit", "spectr-gbv-released", "--pairs", PAIR, "--json", str(out))
+    assert status == 1
+    assert "49/162" in printed
+    assert "1/3" in printed
+    written = json.loads(out.read_text())
+    assert written["schema"] == "spectr-verify/audit/1"
+    assert written["lossless"] is False
+    assert written["counterexample"]["models"]["target"][0] == [["1/3", "2/3"]]
+
+
+def test_the_printed_line_reproduces_the_verdict() -> None:
+    status, printed, _ = run("audit", "spectr-gbv-released", "--examples", "20")
+    assert status == 1
+    line = printed.split("To reproduce it:")[1].strip()
+    again = subprocess.run(
+        line.replace("spectr-verify", f'{sys.executable} -c "from spectr_verify.cli import main; main()"', 1),
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert again.returncode == 1
+    wrong = next(part for part in printed.splitlines() if part.startswith("- the text"))
+    assert wrong in again.stdout
+
+
+def test_audit_takes_a_function_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from spectr_verify.rules.token import token\n")
+    assert run("audit", "mine.py:token", "--pairs", PAIR, cwd=tmp_path)[0] == 0
+    assert run("audit", "mine:token", "--pairs", PAIR, cwd=tmp_path)[0] == 0
+
+
+def test_bound_prints_and_writes_all_bounds(tmp_path: Path) -> None:
+    out = tmp_path / "bounds.json"
+    status, printed, _ = run("bound", PAIR, "--json", str(out))
+    assert status == 0
+    assert "optimum, stateful" in printed
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["optimum_stateful"]["status"] == "optimal"
+    assert row["optimum_stateful"]["gap"] <= 1e-7
+    assert row["block"] <= row["block_race"] <= row["optimum_stateless"]["upper"] + 1e-9
+
+
+WRONG_PAIRS = {
+    "negative": ('{"draft": [[[1.5, -0.5]]], "target": [[[0.5, 0.5]]]}', "negative"),
+    "sum": ('{"draft": [[[0.5, 0.4]]], "target": [[[0.5, 0.5]]]}', "sum"),
+    "nan": ('{"draft": [[[NaN, 0.4]]], "target": [[[0.5, 0.5]]]}', "finite"),
+    "vocabulary": ('{"draft": [[[0.5, 0.5]]], "target": [[[0.5, 0.25, 0.25]]]}', "vocabulary"),
+    "depth": ('{"draft": [[[0.5, 0.5]]], "target": [[[0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]}', "level"),
+    "shape": ('{"draft": [[[0.5, 0.5]], [[0.5, 0.5]]], "target": [[[0.5, 0.5]], [[0.5, 0.5]]]}', "level 1"),
+    "shallow": ('{"draft": [[[0.5, 0.5]]], "target": [[[0.5, 0.5]]]}', "level"),
+    "missing": ("no-such-file.json", "no-such-file.json"),
+    "json": ("{", "JSON"),
+}
+
+
+@pytest.mark.parametrize("command", ["compare", "audit", "bound"])
+@pytest.mark.parametrize("fault", list(WRONG_PAIRS))
+def test_wrong_pairs_are_refused_by_every_command(
+    command: str, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, says = WRONG_PAIRS[fault]
+    arguments = {
+        "compare": ["--pairs", source, "--rule", "token"],
+        "audit": ["token", "--pairs", source],
+        "bound": [source],
+    }
+    monkeypatch.setattr(sys, "argv", ["spectr-verify", command, *arguments[command]])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    printed = capsys.readouterr()
+    assert "error:" in printed.err
+    assert says in printed.err
+    assert "lossless" not in printed.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "no-such-rule"],
+        ["audit", "no.such.module:rule"],
+        ["compare", "--drafts", "0"],
+        ["compare", "--length", "0"],
+        ["compare", "--pairs", PAIR.replace('"length": 1', '"length": 5')],
+        ["compare", "--pairs", PAIR.replace('"drafts": 2', '"drafts": 0')],
+        ["compare", "--json", "no/such/folder/file.json"],
+        ["compare", "--pairs", PAIR, "--max-drafts", "1"],
+        ["compare", "--pairs", PAIR, "--max-worlds", "1"],
+        ["compare", "--dtype", "float16"],
+        ["bound", PAIR.replace('"length": 1', '"length": "one"')],
+        ["no-such-command"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_status_two(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["spectr-verify", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_a_fault_of_the_program_does_not_end_like_a_verdict(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("inside")
+
+    monkeypatch.setattr(cli, "_instances", broken)
+    monkeypatch.setattr(sys, "argv", ["spectr-verify", "bound", PAIR])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == cli.STATUS_BROKEN
+    assert "KeyError" in capsys.readouterr().err
+
+
+def test_no_color_is_respected() -> None:
+    for setting, coloured in ({"NO_COLOR": "1"}, False), ({}, True):
+        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        done = subprocess.run(
+            [*COMMAND, "rules"],
+            capture_output=True,
+            text=True,
+            env=environment | {"FORCE_COLOR": "1", "TERM": "xterm-256color"} | setting,
+            timeout=60,
+        )
+        assert ("\x1b[32m" in done.stdout) is coloured
