@@ -51,13 +51,13 @@ class Sampled:
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
         check_weights(weights)
-        steps = weights.to(torch.float64).cumsum(dim=-1)
-        point = self._uniform(weights.shape[0], 1) * steps[:, -1:]
+        steps = weights.cumsum(dim=-1, dtype=torch.float64)
+        steps /= steps[:, -1:].clone()
         possible = weights > 0
-        # Rounding can put the point on the total, and a parallel sum can step up at a weight of zero (on a GPU).
-        reached = possible & (steps > point)
-        last = weights.shape[1] - 1 - possible.flip(-1).int().argmax(dim=-1)
-        return torch.where(reached.any(dim=-1), reached.int().argmax(dim=-1), last)
+        # A parallel sum, as on a GPU, can step up where the weight is zero, and end above the last positive weight.
+        found, first = (possible & (steps > self._uniform(weights.shape[0], 1))).max(dim=-1)
+        last = weights.shape[1] - 1 - possible.flip(-1).max(dim=-1).indices
+        return torch.where(found, first, last)
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
