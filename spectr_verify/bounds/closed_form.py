@@ -2,7 +2,7 @@
 
 Each function sums over the nodes of the tree of texts: P(v) and Q(v) are the probabilities that the draft and the
 target model give to the text v, r(v) = min(P(v)/Q(v), 1), and rho(v) is the smallest r over the prefixes of v.
-Every function raises ``BoundError`` when L or K is out of range.
+Every function raises ``TableError`` when L or K is out of range.
 """
 
 from __future__ import annotations

@@ -19,15 +19,16 @@ Source of the two single-draft rules and of their optimality for K = 1: Sun et a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from spectr_verify.bounds.problem import Problem, marginals, path_sums, require_fit, smallest_ratios
+from spectr_verify.bounds.problem import Problem, gather, marginals, path_sums, require_fit, smallest_ratios
 from spectr_verify.bounds.result import BoundResult, Floats
-from spectr_verify.bounds.selection import DraftSets, flow_count
-from spectr_verify.bounds.solve import MAX_VARIABLES, TOLERANCE, certified, maximise
+from spectr_verify.bounds.selection import DraftSets, free_flow_count
+from spectr_verify.bounds.solve import MAX_VARIABLES, TOLERANCE, certified, maximise, modelling
 from toy_models import ToyPair
 
 Levels = Sequence[Floats]
@@ -53,11 +54,11 @@ def stateful_optimum(
         time_limit: seconds for HiGHS; ``None`` for no limit.
 
     Raises:
-        BoundError: L or K is out of range, the program is too large, HiGHS does not reach optimality, or the
-            two sides stay further apart than ``tolerance``.
+        TableError: L or K is out of range.
+        BoundError: the program is too large, HiGHS does not reach optimality, or the two sides stay further apart
+            than ``tolerance``.
     """
-    problem = Problem.of(pair, length, drafts)
-    return _solve(problem, _target_caps, stateful_value, stateful_upper, max_variables, tolerance, time_limit)
+    return _solve(Problem.of(pair, length, drafts), _STATEFUL, max_variables, tolerance, time_limit)
 
 
 def stateless_optimum(
@@ -73,14 +74,13 @@ def stateless_optimum(
 
     Arguments and errors are those of ``stateful_optimum``.
     """
-    problem = Problem.of(pair, length, drafts)
-    return _solve(problem, _path_caps, stateless_value, stateless_upper, max_variables, tolerance, time_limit)
+    return _solve(Problem.of(pair, length, drafts), _STATELESS, max_variables, tolerance, time_limit)
 
 
 def variable_count(problem: Problem) -> int:
-    """Variables of the selection program: flows, the winner's law over whole drafts, and the nodes."""
+    """Variables of the selection program: free flows, the winner's law over whole drafts, and the nodes."""
     support = int(np.count_nonzero(problem.draft[-1]))
-    return flow_count(support, problem.drafts) + problem.draft[-1].size + problem.nodes
+    return free_flow_count(support, problem.drafts) + problem.draft[-1].size + problem.nodes
 
 
 def stateful_value(problem: Problem, winner: Levels) -> float:
@@ -95,22 +95,20 @@ def stateless_value(problem: Problem, winner: Levels) -> float:
 
 
 def stateful_upper(problem: Problem, sets: DraftSets, prices: Levels) -> float:
-    """Weak duality: an upper bound from any prices y_v, which are first brought into [0, 1].
+    """Weak duality: an upper bound from any prices y_v in [0, 1], one array a level.
 
     min(P~, Q) <= (1 - y) Q + y P~, and the sum of y_v P~(v) is largest where every set gives its weight to the
     member of dearest path.
     """
-    prices = [np.clip(y, 0.0, 1.0) for y in prices]
     kept = sum(float((1 - y) @ q) for y, q in zip(prices, problem.target, strict=True))
     return kept + _dearest(problem, sets, prices)
 
 
 def stateless_upper(problem: Problem, sets: DraftSets, prices: Levels) -> float:
-    """Weak duality: an upper bound from any prices y_v, which are first made non-negative.
+    """Weak duality: an upper bound from any prices y_v >= 0, one array a level.
 
     Beyond y_v P~(v), the most that a falling rho can earn below v is g(v) = max(0, Q(v)(1 - y_v) + sum of g(vc)).
     """
-    prices = [np.maximum(y, 0.0) for y in prices]
     earned = np.zeros_like(problem.target[-1])
     for y, q in zip(reversed(prices), reversed(problem.target), strict=True):
         gain = np.maximum(0.0, q * (1 - y) + earned)
@@ -123,37 +121,42 @@ def _dearest(problem: Problem, sets: DraftSets, prices: Levels) -> float:
     return float(sets.weights @ sets.largest(path_sums(prices, problem.vocab)))
 
 
+@dataclass(frozen=True)
+class _Class:
+    """What sets the two classes of rules apart.
+
+    Attributes:
+        caps: constraints on the accepted mass of the nodes, beside the winner's law.
+        value: what a lossless rule of the class accepts, from the levels of the winner's law.
+        upper: an upper bound on the class, from prices of the nodes.
+        dearest: the largest price that a node may have.
+    """
+
+    caps: Callable[[Problem, Any], list[Any]]
+    value: Callable[[Problem, Levels], float]
+    upper: Callable[[Problem, DraftSets, Levels], float]
+    dearest: float
+
+
 def _solve(
-    problem: Problem,
-    caps: Callable[[Problem, Any], list[Any]],
-    value: Callable[[Problem, Levels], float],
-    upper: Callable[[Problem, DraftSets, Levels], float],
-    max_variables: int,
-    tolerance: float,
-    time_limit: float | None,
+    problem: Problem, rules: _Class, max_variables: int, tolerance: float, time_limit: float | None
 ) -> BoundResult:
     """Maximise the accepted mass of the nodes, below the winner's law and below the caps of the class."""
-    import cvxpy as cp
-    import scipy.sparse as sp
-
-    started = perf_counter()
+    cp, started = modelling(), perf_counter()
     variables = require_fit(problem, "selection program", variable_count, max_variables)
-    sets = DraftSets.of(problem.draft[-1], problem.drafts)
-    flows = cp.Variable(sets.member.size, nonneg=True)
+    sets = DraftSets.of(problem.draft[-1], problem.target[-1], problem.drafts)
+    flows = cp.Variable(sets.free.size, bounds=[0.0, sets.weights[sets.owner[sets.free]]])
     winner = cp.Variable(problem.draft[-1].size)
     accepted = cp.Variable(problem.nodes, nonneg=True)
-    ones, order = np.ones(sets.member.size), np.arange(sets.member.size)
-    shared_out = sp.csr_array((ones, (sets.owner, order))) @ flows == sets.weights
-    chosen = sp.csr_array((ones, (sets.member, order)), shape=(winner.size, flows.size)) @ flows == winner
-    # The winner's law gets variables of its own: without them each flow stands in L rows, not in one.
+    # The winner's law gets variables of its own: without them every flow would stand in the rows of 2L nodes.
     covered = accepted <= _prefix_sums(problem) @ winner
-    constraints = [shared_out, chosen, covered, *caps(problem, accepted)]
+    constraints = [*_kernel(sets, flows, winner), covered, *rules.caps(problem, accepted)]
     solved = maximise(problem, cp.sum(accepted), constraints, time_limit)
-    prices = _levels(problem, covered.dual_value)
-    law = np.bincount(sets.member, sets.kernel(flows.value), minlength=winner.size)
+    law = gather(sets.kernel(flows.value), sets.member, winner.size)
+    prices = _levels(problem, np.clip(covered.dual_value, 0.0, rules.dearest))
     result = BoundResult(
-        value=value(problem, marginals(law, problem)),
-        upper=upper(problem, sets, prices),
+        value=rules.value(problem, marginals(law, problem)),
+        upper=rules.upper(problem, sets, prices),
         status=solved.status,
         seconds=perf_counter() - started,
         solver_seconds=solved.seconds,
@@ -161,6 +164,24 @@ def _solve(
         duals=tuple(prices),
     )
     return certified(problem, result, tolerance)
+
+
+def _kernel(sets: DraftSets, flows: Any, winner: Any) -> list[Any]:
+    """The winner's law under a selection kernel, from its free flows.
+
+    The favourite of each set takes what the others leave. With a flow for the favourite as well, an equation for each
+    set, and no upper bounds on the flows, the same programs take HiGHS a minute instead of a second at V = 4,
+    L = 3, K = 3.
+    """
+    import scipy.sparse as sp
+
+    owner, order = sets.owner[sets.free], np.arange(flows.size)
+    favourite = sets.member[sets.starts]
+    taken = sp.csr_array((np.ones(flows.size), (owner, order)), shape=(sets.starts.size, flows.size))
+    gains = sp.csr_array((np.ones(flows.size), (sets.member[sets.free], order)), shape=(winner.size, flows.size))
+    losses = sp.csr_array((np.ones(flows.size), (favourite[owner], order)), shape=(winner.size, flows.size))
+    given = gather(sets.weights, favourite, winner.size)
+    return [taken @ flows <= sets.weights, winner == given + (gains - losses) @ flows]
 
 
 def _target_caps(problem: Problem, accepted: Any) -> list[Any]:
@@ -195,3 +216,7 @@ def _prefix_sums(problem: Problem) -> Any:
 def _levels(problem: Problem, nodes: Floats) -> list[Floats]:
     """Cut an array over all nodes into one array a level."""
     return np.split(nodes, np.cumsum([level.size for level in problem.target])[:-1])
+
+
+_STATEFUL = _Class(_target_caps, stateful_value, stateful_upper, dearest=1.0)
+_STATELESS = _Class(_path_caps, stateless_value, stateless_upper, dearest=np.inf)

@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spectr_verify.bounds.result import BoundError, Floats
 from toy_models import ToyPair
+
+MAX_DRAFTS = 1000
+"""Largest K of a program: the number of orders in which more drafts can come overflows float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +43,9 @@ class Problem:
         """Lay out a pair.
 
         Raises:
-            BoundError: L is not within what the tables cover, or K is below 1.
+            TableError: L is not within what the tables cover, or K is below 1.
         """
-        if not 1 <= length <= pair.max_length:
-            raise BoundError(
-                f"pair {pair.name!r}: length is {length}; its tables of {pair.target.depth} levels cover "
-                f"lengths from 1 to {pair.max_length}"
-            )
-        if drafts < 1:
-            raise BoundError(f"pair {pair.name!r}: drafts is {drafts}; it must be at least 1")
+        pair.check_size(length, drafts)
         draft, target = pair.draft.joints(length)[1:], pair.target.joints(length)[1:]
         return cls(pair, length, drafts, tuple(draft), tuple(target))
 
@@ -63,6 +61,12 @@ class Problem:
 
     def __str__(self) -> str:
         return f"pair {self.pair.name!r} at L = {self.length}, K = {self.drafts}"
+
+
+def gather(masses: Floats, place: NDArray[np.int64], size: int) -> Floats:
+    """Total mass at each of ``size`` places."""
+    # numpy counts in integers when there is nothing to count, and its annotation says so for all weights.
+    return np.bincount(place, masses, minlength=size).astype(np.float64)
 
 
 def marginals(leaves: Floats, problem: Problem) -> list[Floats]:
@@ -100,8 +104,11 @@ def require_fit(problem: Problem, program: str, count: Callable[[Problem], int],
     """How many variables a program will have, counted before anything is built.
 
     Raises:
-        BoundError: more than ``limit``; the message gives the count and the largest L and K that would fit.
+        BoundError: more than ``limit``, in which case the message gives the count and the largest L and K that would
+            fit, or more drafts than ``MAX_DRAFTS``.
     """
+    if problem.drafts > MAX_DRAFTS:
+        raise BoundError(f"{problem}: programs take at most K = {MAX_DRAFTS}; closed forms take any K")
     variables = count(problem)
     if variables <= limit:
         return variables

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spectr_verify.errors import InputError
+
 Floats = NDArray[np.float64]
 
 
-class BoundError(ValueError):
+class BoundError(InputError):
     """A bound that cannot be given: the message names the pair, what was wrong and what to do."""
 
 
@@ -44,3 +46,14 @@ class BoundResult:
     def gap(self) -> float:
         """``upper - value``. Rounding can take it below zero by the last bits of a sum."""
         return self.upper - self.value
+
+    def as_dict(self) -> dict[str, float | int | str]:
+        """The figures for JSON, without the duals."""
+        return {
+            "value": self.value,
+            "upper": self.upper,
+            "gap": self.gap,
+            "status": self.status,
+            "seconds": self.seconds,
+            "variables": self.variables,
+        }

@@ -14,6 +14,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from spectr_verify.bounds.problem import gather
 from spectr_verify.bounds.result import Floats
 
 Indices = NDArray[np.int64]
@@ -25,7 +26,7 @@ class DraftSets:
 
     Attributes:
         weights: float64 [S], the probability that the K drafts show exactly this set.
-        starts: int64 [S], where the flows of a set begin; those of one set stand together.
+        starts: int64 [S], where the flows of a set begin; those of one set stand together, the favourite first.
         owner: int64 [F], the set of a flow.
         member: int64 [F], the draft of a flow: its lexicographic index among the texts of length L.
     """
@@ -36,15 +37,22 @@ class DraftSets:
     member: Indices
 
     @classmethod
-    def of(cls, law: Floats, drafts: int) -> DraftSets:
-        """Every set that K independent drafts from ``law``, float64 [V**L], show with positive probability."""
-        support = np.flatnonzero(law)
+    def of(cls, draft: Floats, target: Floats, drafts: int) -> DraftSets:
+        """Every set that K drafts from the law ``draft``, float64 [V**L], show with positive probability.
+
+        The favourite of a set is the member of largest ratio of ``target`` to ``draft``, the text that is short of
+        winner's mass: a kernel that always chooses it is a start from which the optimum is near.
+        """
+        support = np.flatnonzero(draft)
+        with np.errstate(over="ignore"):
+            support = support[np.argsort(-target[support] / draft[support], kind="stable")]
+        law = draft[support]
         sets, covered = np.empty((1, 0), dtype=np.int64), np.eye(1, drafts + 1)
         weights: list[Floats] = []
         members: list[Indices] = []
         sizes: list[Indices] = []
         for size in range(1, min(drafts, support.size) + 1):
-            sets, covered = _extended(sets, covered, law[support])
+            sets, covered = _extended(sets, covered, law)
             weights.append(covered[:, drafts])
             members.append(support[sets].ravel())
             sizes.append(np.full(len(sets), size))
@@ -63,22 +71,27 @@ class DraftSets:
         best: Floats = np.maximum.reduceat(draft_values[self.member], self.starts)
         return best
 
-    def kernel(self, flows: Floats) -> Floats:
-        """The nearest thing to ``flows`` [F] that is a kernel: none negative, and the weight of each set shared out.
+    @property
+    def free(self) -> Indices:
+        """int64 [F - S], the flows that a kernel may choose: the favourite of each set takes what they leave."""
+        return np.delete(np.arange(self.member.size), self.starts)
 
-        A set whose flows are all zero gives everything to its first member.
+    def kernel(self, free: Floats) -> Floats:
+        """All flows [F] of the kernel nearest to these free flows: none negative, and each set's weight shared out.
+
+        Flows of one set above its weight are scaled down to it.
         """
-        clipped = np.maximum(flows, 0.0)
-        total = np.bincount(self.owner, clipped, minlength=self.starts.size)
-        clipped[self.starts[total == 0]] = 1.0
-        shares = clipped / np.where(total == 0, 1.0, total)[self.owner]
-        kernel: Floats = shares * self.weights[self.owner]
-        return kernel
+        others = np.zeros(self.member.size)
+        others[self.free] = np.maximum(free, 0.0)
+        taken = gather(others, self.owner, self.starts.size)
+        flows = others * np.minimum(1.0, self.weights / np.maximum(taken, self.weights))[self.owner]
+        flows[self.starts] = np.maximum(0.0, self.weights - taken)
+        return flows
 
 
-def flow_count(support: int, drafts: int) -> int:
-    """How many flows the sets of at most K out of ``support`` drafts have."""
-    return sum(size * comb(support, size) for size in range(1, min(drafts, support) + 1))
+def free_flow_count(support: int, drafts: int) -> int:
+    """How many free flows the sets of at most K out of ``support`` drafts have."""
+    return sum((size - 1) * comb(support, size) for size in range(1, min(drafts, support) + 1))
 
 
 def _extended(sets: Indices, covered: Floats, law: Floats) -> tuple[Indices, Floats]:
