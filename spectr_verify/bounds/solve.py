@@ -12,7 +12,7 @@ from spectr_verify.bounds.result import BoundError, BoundResult
 MAX_VARIABLES = 200_000
 """Programs above this are refused unless the caller raises the limit. At the limit a solve takes seconds."""
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-8
 """Largest gap between the two certified sides of an optimum, in accepted tokens a round."""
 
 # HiGHS's tolerances are absolute and meant for numbers around 1, but one set of drafts has little mass: with mass

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from spectr_verify.errors import InputError
 from spectr_verify.exact.limits import Limits
 from spectr_verify.exact.tables import (
     Floats,
@@ -49,8 +48,8 @@ class Engine:
     """
 
     def __init__(self, rule: Rule, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype, limits: Limits) -> None:
-        """Raises ``InputError`` if K or L is out of range for the pair."""
-        check_range(pair, length, drafts)
+        """Raises ``TableError`` if K or L is out of range for the pair."""
+        pair.check_size(length, drafts)
         self.rule, self.pair, self.dtype, self.limits = rule, pair, dtype, limits
         self.V, self.L, self.K = pair.vocab, length, used_drafts(rule, drafts)
         self.what = f"rule {rule.name!r} on pair {pair.name!r}"
@@ -129,16 +128,6 @@ class Engine:
             self.limits.check_worlds(self.finished, foretold, self.what)
         by_context = law.reshape(C, -1)
         return [by_context[:, offsets[t] : offsets[t + 1]] for t in range(L + 1)]
-
-
-def check_range(pair: ToyPair, length: int, drafts: int) -> None:
-    """Raise ``InputError`` unless K and L are possible for the pair."""
-    if not 1 <= length <= pair.max_length:
-        raise InputError(
-            f"pair {pair.name!r}: length (L) is {length}; its {pair.target.depth} levels cover 1 to {pair.max_length}"
-        )
-    if drafts < 1:
-        raise InputError(f"pair {pair.name!r}: drafts (K) is {drafts}; it must be at least 1")
 
 
 def used_drafts(rule: Rule, drafts: int) -> int:

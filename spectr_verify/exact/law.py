@@ -120,7 +120,7 @@ def round_law(
     Raises:
         LimitError: it would be larger than ``limits``.
         EmissionError, ChanceError: the rule broke its contract.
-        InputError: K or L out of range.
+        TableError: K or L out of range.
     """
     engine = Engine(rule, pair, length, drafts, dtype, limits or Limits())
     engine.limits.check_texts(pair.vocab, length + 1, engine.what)
