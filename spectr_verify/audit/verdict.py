@@ -122,6 +122,8 @@ class Verdict:
             "optimum_stateful": self.instance.stateful.value,
             "level_bound": self.instance.closed["level_bound"],
             "claimed_bound": self.instance.closed["claimed_bound"],
+            "total_weight": self.round.total,
+            "worlds": self.round.worlds + (self.text.worlds if self.text else 0),
             "reasons": list(self.reasons),
         }
 
