@@ -112,13 +112,11 @@ def require_fit(problem: Problem, program: str, count: Callable[[Problem], int],
     variables = count(problem)
     if variables <= limit:
         return variables
-    lengths = (Problem.of(problem.pair, length, problem.drafts) for length in range(problem.length - 1, 0, -1))
-    drafts = (Problem.of(problem.pair, problem.length, number) for number in range(problem.drafts - 1, 0, -1))
-    longest = next((smaller.length for smaller in lengths if count(smaller) <= limit), None)
-    most = next((smaller.drafts for smaller in drafts if count(smaller) <= limit), None)
+    shorter = (Problem.of(problem.pair, length, problem.drafts) for length in range(problem.length - 1, 0, -1))
+    fewer = (Problem.of(problem.pair, problem.length, drafts) for drafts in range(problem.drafts - 1, 0, -1))
+    largest = [next((smaller for smaller in sizes if count(smaller) <= limit), None) for sizes in (fewer, shorter)]
+    fits = [f"L = {smaller.length} with K = {smaller.drafts}" for smaller in largest if smaller is not None]
     raise BoundError(
         f"{problem}: the {program} has {variables:,} variables, more than the {limit:,} allowed. "
-        f"The largest L that fits with K = {problem.drafts} is {longest or 'none'}, "
-        f"the largest K that fits with L = {problem.length} is {most or 'none'}; "
-        "take one of these, or raise max_variables"
+        f"What fits: {' or '.join(fits) or 'nothing with this L or this K'}. Take that, or raise max_variables"
     )

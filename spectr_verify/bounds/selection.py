@@ -48,11 +48,12 @@ class DraftSets:
             support = support[np.argsort(-target[support] / draft[support], kind="stable")]
         law = draft[support]
         sets, covered = np.empty((1, 0), dtype=np.int64), np.eye(1, drafts + 1)
+        binomials = _binomials(drafts)
         weights: list[Floats] = []
         members: list[Indices] = []
         sizes: list[Indices] = []
         for size in range(1, min(drafts, support.size) + 1):
-            sets, covered = _extended(sets, covered, law)
+            sets, covered = _extended(sets, covered, law, binomials)
             weights.append(covered[:, drafts])
             members.append(support[sets].ravel())
             sizes.append(np.full(len(sets), size))
@@ -94,22 +95,23 @@ def free_flow_count(support: int, drafts: int) -> int:
     return sum((size - 1) * comb(support, size) for size in range(1, min(drafts, support) + 1))
 
 
-def _extended(sets: Indices, covered: Floats, law: Floats) -> tuple[Indices, Floats]:
+def _extended(sets: Indices, covered: Floats, law: Floats, binomials: Floats) -> tuple[Indices, Floats]:
     """Every set of one member more, in lexicographic order.
 
     Args:
         sets: int64 [S, size], ascending positions in ``law``.
         covered: float64 [S, K+1]; entry k is the probability that k drafts show exactly the set.
         law: float64 [n], the probability of each possible draft.
+        binomials: see ``_binomials``.
     """
     last = sets[:, -1] if sets.shape[1] else np.full(len(sets), -1)
     room = law.size - 1 - last
     parent = np.repeat(np.arange(len(sets)), room)
     added = np.arange(parent.size) - np.repeat(np.cumsum(room) - room, room) + last[parent] + 1
-    return np.column_stack([sets[parent], added]), _covered(covered[parent], law[added])
+    return np.column_stack([sets[parent], added]), _covered(covered[parent], law[added], binomials)
 
 
-def _covered(covered: Floats, probability: Floats) -> Floats:
+def _covered(covered: Floats, probability: Floats, binomials: Floats) -> Floats:
     """Probabilities that k drafts show exactly a set, once a member is added that comes up at least once.
 
     A sum of positive terms, where inclusion and exclusion would cancel.
@@ -117,6 +119,15 @@ def _covered(covered: Floats, probability: Floats) -> Floats:
     drafts = covered.shape[1] - 1
     after = np.zeros_like(covered)
     for times in range(1, drafts + 1):
-        places = np.array([comb(k, times) for k in range(times, drafts + 1)], dtype=np.float64)
-        after[:, times:] += places * probability[:, None] ** times * covered[:, : drafts + 1 - times]
+        orders = binomials[times, times:]
+        after[:, times:] += orders * probability[:, None] ** times * covered[:, : drafts + 1 - times]
     return after
+
+
+def _binomials(drafts: int) -> Floats:
+    """Pascal's triangle: entry [t, k] is k choose t, for t and k up to K."""
+    triangle = np.eye(drafts + 1)
+    triangle[0] = 1
+    for k in range(1, drafts + 1):
+        triangle[1:, k] = triangle[1:, k - 1] + triangle[:-1, k - 1]
+    return triangle

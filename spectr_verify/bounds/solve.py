@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -50,7 +51,9 @@ def maximise(problem: Problem, objective: Any, constraints: list[Any], time_limi
     program = cp.Problem(cp.Maximize(objective), constraints)
     options = _HIGHS_OPTIONS | ({} if time_limit is None else {"time_limit": time_limit})
     try:
-        program.solve(solver=cp.HIGHS, highs_options=options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the point may be inaccurate: it is refused below
+            program.solve(solver=cp.HIGHS, highs_options=options)
     except cp.error.SolverError as error:
         raise BoundError(f"{problem}: HiGHS failed: {error}") from error
     if program.status != cp.OPTIMAL:
