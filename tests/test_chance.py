@@ -184,7 +184,7 @@ def test_sixty_four_intervals_of_every_kind() -> None:
     law = smallest_uniform_law(torch.from_numpy(np.minimum(a, b)), torch.from_numpy(np.maximum(a, b)))
     assert torch.isfinite(law).all()
     assert (law >= 0).all()
-    torch.testing.assert_close(law.sum(dim=1), torch.ones(50, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(law.sum(dim=1), torch.ones(50, dtype=torch.float64), rtol=0, atol=1e-15)
 
 
 # --- draws follow the laws ----------------------------------------------------------------------------------------
@@ -312,13 +312,13 @@ def test_the_only_possible_index_is_drawn_wherever_it_stands(dtype: torch.dtype,
         assert FixedUniform(uniform).categorical(weights).tolist() == list(range(9))
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any), st.integers(0, 2**20 - 1))
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any), st.integers(0, 15))
 def test_an_index_is_drawn_where_the_running_sum_passes_the_point(weights: list[int], step: int) -> None:
     """Numbers that floats hold exactly, so that the definition decides every case."""
-    point = Fraction(step, 2**20) * sum(weights)
+    point = Fraction(step, 16) * sum(weights)
     running = [sum(weights[: i + 1]) for i in range(len(weights))]
     expected = next(i for i, reached in enumerate(running) if reached > point)
-    assert int(FixedUniform(step / 2**20).categorical(doubles([float(w) for w in weights]))) == expected
+    assert int(FixedUniform(step / 16).categorical(doubles([float(w) for w in weights]))) == expected
 
 
 def test_a_running_sum_that_rounds_up_at_a_weight_of_zero_draws_no_impossible_index(
