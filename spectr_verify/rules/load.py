@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -36,16 +37,17 @@ def load_rule(spec: str) -> Rule:
             "Your own is named as module:function or file.py:function"
         )
     module = _import(source, spec)
-    found: object = module
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise UnknownRuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}")
-        found = getattr(found, name)
+    try:
+        found: object = attrgetter(attribute)(module)
+    except AttributeError:
+        raise UnknownRuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}") from None
+    except Exception as error:  # the user's code may answer look-ups itself
+        raise UnknownRuleError(f"{spec}: looking it up failed: {type(error).__name__}: {error}") from error
     if isinstance(found, Rule):
         return found
     if not callable(found) or isinstance(found, type):
         raise UnknownRuleError(
-            f"{spec}: {attribute!r} is a {type(found).__name__}; it must be a function (round, chance) or a Rule"
+            f"{spec}: {attribute!r} is of type {type(found).__name__}; it must be a function (round, chance) or a Rule"
         )
     return Rule(spec, found, summary="given by the user")
 
