@@ -192,6 +192,7 @@ def bound(
     json_file: Json = None,
 ) -> None:
     """Print every bound on the accepted length, for each pair in a file."""
+    from spectr_verify.bounds import bounds
     from spectr_verify.report.tables import bounds_table
 
     console = _console()
@@ -199,8 +200,9 @@ def bound(
     for where in _instances([file], drafts, length, 0):
         with _progress() as progress:
             progress(f"{where.pair.name}: two linear programs")
-            rows.append(_bounds_row(where))
-        console.print(bounds_table(where))
+            found = bounds(where.pair, where.length, where.drafts)
+        console.print(bounds_table(found))
+        rows.append({"vocab": where.pair.vocab, **found.as_dict()})
     _write(json_file, "bound", {"rows": rows})
 
 
@@ -247,28 +249,6 @@ def _limits(drafts: int | None, worlds: int | None) -> Limits:
 
     default = Limits()
     return Limits(drafts or default.drafts, worlds or default.worlds, default.texts)
-
-
-def _bounds_row(where: Instance) -> dict[str, Any]:
-    optima = {"optimum_stateless": where.stateless, "optimum_stateful": where.stateful}
-    return {
-        "pair": where.pair.name,
-        "vocab": where.pair.vocab,
-        "length": where.length,
-        "drafts": where.drafts,
-        **where.closed,
-        **{
-            name: {
-                "value": result.value,
-                "upper": result.upper,
-                "gap": result.gap,
-                "status": result.status,
-                "seconds": result.seconds,
-                "variables": result.variables,
-            }
-            for name, result in optima.items()
-        },
-    }
 
 
 def _write(path: Path | None, kind: str, content: dict[str, Any]) -> None:

@@ -134,9 +134,9 @@ def test_bound_prints_and_writes_all_bounds(tmp_path: Path) -> None:
     assert status == 0
     assert "optimum, stateful" in printed
     (row,) = json.loads(out.read_text())["rows"]
-    assert row["optimum_stateful"]["status"] == "optimal"
-    assert row["optimum_stateful"]["gap"] <= 1e-7
-    assert row["block"] <= row["block_race"] <= row["optimum_stateless"]["upper"] + 1e-9
+    assert row["stateful"]["status"] == "optimal"
+    assert row["stateful"]["gap"] <= 1e-8
+    assert row["closed"]["block"] <= row["closed"]["block_race"] <= row["stateless"]["upper"] + 1e-9
 
 
 WRONG_PAIRS = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from spectr_verify.audit.instance import Instance, builtin_suite
-from spectr_verify.bounds.closed_form import claimed_bound
+from spectr_verify.bounds import claimed_bound, stateful_optimum
 from spectr_verify.exact import round_law, text_law, total_variation
 from spectr_verify.rules import RULES, Rule
 from toy_models import FAMILIES, family_pairs
@@ -136,7 +136,7 @@ def _single_draft(rule: Rule, instances: list[Instance]) -> Finding:
 
 
 def _largest(instances: list[Instance]) -> Finding:
-    optima = [at.stateful.value for at in instances]
+    optima = [stateful_optimum(at.pair, at.length, at.drafts).value for at in instances]
     claimed = [at.closed["claimed_bound"] for at in instances]
     beyond = [optimum - c for optimum, c in zip(optima, claimed, strict=True)]
     above = sum(excess > SOLVER_TOLERANCE for excess in beyond)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from spectr_verify.bounds import BoundResult, closed_forms, stateful_optimum, stateless_optimum
+from spectr_verify.bounds import BoundResult, BoundSizeError, closed_forms, stateful_optimum, stateless_optimum
 from spectr_verify.rules import Kind
 from toy_models import ToyPair, family_pairs, pair_to_json, recorded_pairs
 
@@ -47,16 +48,16 @@ class Instance:
         return closed_forms(self.pair, self.length, self.drafts)
 
     @cached_property
-    def stateless(self) -> BoundResult:
-        """The stateless optimum."""
-        return stateless_optimum(self.pair, self.length, self.drafts)
+    def stateless(self) -> BoundResult | None:
+        """The stateless optimum, ``None`` if its program would be too large."""
+        return _if_it_fits(stateless_optimum, self)
 
     @cached_property
-    def stateful(self) -> BoundResult:
-        """The stateful optimum."""
-        return stateful_optimum(self.pair, self.length, self.drafts)
+    def stateful(self) -> BoundResult | None:
+        """The stateful optimum, ``None`` if its program would be too large."""
+        return _if_it_fits(stateful_optimum, self)
 
-    def optimum(self, kind: Kind) -> BoundResult:
+    def optimum(self, kind: Kind) -> BoundResult | None:
         """The optimum of a class."""
         return self.stateless if kind == "stateless" else self.stateful
 
@@ -67,14 +68,26 @@ class Instance:
         return self.closed["block_race" if kind == "stateless" else "claimed_bound"]
 
     def ceiling(self, kind: Kind, drafts: int) -> float:
-        """What no lossless rule of a class exceeds when it uses ``drafts`` of the drafts; one has a closed form."""
+        """What no lossless rule of a class exceeds when it uses ``drafts`` of the drafts.
+
+        One draft has a closed form. Where the program is too large the level bound stands in: no smaller, so no
+        lossless rule exceeds it either.
+        """
         if drafts == 1:
             return self.closed["block" if kind == "stateless" else "greedy_block"]
-        return self.optimum(kind).upper
+        optimum = self.optimum(kind)
+        return self.closed["level_bound"] if optimum is None else optimum.upper
 
     def as_json(self) -> str:
         """One line of JSON that states the pair with K and L: what ``--pairs`` takes."""
         return json.dumps(pair_to_json(replace(self.pair, drafts=self.drafts, length=self.length)))
+
+
+def _if_it_fits(solve: Callable[[ToyPair, int, int], BoundResult], where: Instance) -> BoundResult | None:
+    try:
+        return solve(where.pair, where.length, where.drafts)
+    except BoundSizeError:
+        return None
 
 
 def builtin_suite(seed: int = 0, drafts: int = DRAFTS, length: int = LENGTH) -> list[Instance]:

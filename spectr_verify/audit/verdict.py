@@ -100,12 +100,15 @@ class Verdict:
 
     @property
     def share(self) -> float | None:
-        """Accepted length as a share of the class's optimum; ``None`` where nothing can be accepted."""
-        optimum = self.instance.optimum(self.rule.kind).value
-        return self.round.expected_accepted / optimum if optimum > 1e-12 else None
+        """Accepted length as a share of the class's optimum; ``None`` where that is zero or too large to compute."""
+        optimum = self.instance.optimum(self.rule.kind)
+        if optimum is None or optimum.value <= 1e-12:
+            return None
+        return self.round.expected_accepted / optimum.value
 
     def to_json(self) -> dict[str, Any]:
-        """One row of the schema ``spectr-verify/compare/1``."""
+        """One row of the schema ``spectr-verify/compare/1``; an optimum that is too large to compute is null."""
+        stateless, stateful = self.instance.stateless, self.instance.stateful
         return {
             "pair": self.instance.pair.name,
             "vocab": self.instance.pair.vocab,
@@ -118,8 +121,8 @@ class Verdict:
             "tv_first_token": self.round.tv_first_token,
             "tv_text": self.text.tv_text if self.text else None,
             "expected_accepted": self.round.expected_accepted,
-            "optimum_stateless": self.instance.stateless.value,
-            "optimum_stateful": self.instance.stateful.value,
+            "optimum_stateless": stateless.value if stateless else None,
+            "optimum_stateful": stateful.value if stateful else None,
             "level_bound": self.instance.closed["level_bound"],
             "claimed_bound": self.instance.closed["claimed_bound"],
             "total_weight": self.round.total,

@@ -11,7 +11,7 @@ from spectr_verify.bounds.closed_form import (
     token,
 )
 from spectr_verify.bounds.optimum import stateful_optimum, stateless_optimum
-from spectr_verify.bounds.result import BoundError, BoundResult
+from spectr_verify.bounds.result import BoundError, BoundResult, BoundSizeError
 from spectr_verify.bounds.solve import MAX_VARIABLES, TOLERANCE
 from spectr_verify.bounds.summary import Bounds, bounds
 from spectr_verify.bounds.transport import stateful_transport, stateless_transport
@@ -21,6 +21,7 @@ __all__ = [
     "TOLERANCE",
     "BoundError",
     "BoundResult",
+    "BoundSizeError",
     "Bounds",
     "block",
     "block_race",

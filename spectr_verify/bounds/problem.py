@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spectr_verify.bounds.result import BoundError, Floats
+from spectr_verify.bounds.result import BoundSizeError, Floats
 from toy_models import ToyPair
 
 MAX_DRAFTS = 1000
@@ -104,11 +104,11 @@ def require_fit(problem: Problem, program: str, count: Callable[[Problem], int],
     """How many variables a program will have, counted before anything is built.
 
     Raises:
-        BoundError: more than ``limit``, in which case the message gives the count and the largest L and K that would
-            fit, or more drafts than ``MAX_DRAFTS``.
+        BoundSizeError: more than ``limit``, in which case the message gives the count and the largest L and K that
+            would fit, or more drafts than ``MAX_DRAFTS``.
     """
     if problem.drafts > MAX_DRAFTS:
-        raise BoundError(f"{problem}: programs take at most K = {MAX_DRAFTS}; closed forms take any K")
+        raise BoundSizeError(f"{problem}: programs take at most K = {MAX_DRAFTS}; closed forms take any K")
     variables = count(problem)
     if variables <= limit:
         return variables
@@ -116,7 +116,7 @@ def require_fit(problem: Problem, program: str, count: Callable[[Problem], int],
     fewer = (Problem.of(problem.pair, problem.length, drafts) for drafts in range(problem.drafts - 1, 0, -1))
     largest = [next((smaller for smaller in sizes if count(smaller) <= limit), None) for sizes in (fewer, shorter)]
     fits = [f"L = {smaller.length} with K = {smaller.drafts}" for smaller in largest if smaller is not None]
-    raise BoundError(
+    raise BoundSizeError(
         f"{problem}: the {program} has {variables:,} variables, more than the {limit:,} allowed. "
         f"What fits: {' or '.join(fits) or 'nothing with this L or this K'}. Take that, or raise max_variables"
     )

@@ -16,6 +16,10 @@ class BoundError(InputError):
     """A bound that cannot be given: the message names the pair, what was wrong and what to do."""
 
 
+class BoundSizeError(BoundError):
+    """A program that would be too large to solve: the message has the count and what would fit."""
+
+
 @dataclass(frozen=True, eq=False)
 class BoundResult:
     """An optimum between two sides, each computed from a point that is feasible by construction.

@@ -53,7 +53,7 @@ def maximise(problem: Problem, objective: Any, constraints: list[Any], time_limi
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that the point may be inaccurate: it is refused below
-            program.solve(solver=cp.HIGHS, highs_options=options)
+            program.solve(solver=cp.HIGHS, **options)
     except cp.error.SolverError as error:
         raise BoundError(f"{problem}: HiGHS failed: {error}") from error
     if program.status != cp.OPTIMAL:

@@ -16,7 +16,8 @@ from rich.text import Text
 from toy_models import TableModel
 
 if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for it
-    from spectr_verify.audit import AuditReport, Finding, Instance, Verdict
+    from spectr_verify.audit import AuditReport, Finding, Verdict
+    from spectr_verify.bounds import BoundResult, Bounds
     from spectr_verify.rules import Rule
 
 
@@ -64,19 +65,19 @@ def _summary(verdicts: list[Verdict]) -> tuple[RenderableType, ...]:
     )
 
 
-def bounds_table(where: Instance) -> Table:
+def bounds_table(bounds: Bounds) -> Table:
     """All bounds of one pair, from the smallest closed form to the largest."""
-    title = f"{escape(where.pair.name)}: V = {where.pair.vocab}, L = {where.length}, K = {where.drafts}"
+    title = f"{escape(bounds.pair)}: L = {bounds.length}, K = {bounds.drafts}"
     table = _table(title, "bound", ">E[τ]", "what it is")
-    closed = where.closed
+    closed = bounds.closed
     rows = [
         ("token", closed["token"], "token verification, one draft"),
         ("block", closed["block"], "block verification: stateless optimum of one draft"),
         ("greedy_block", closed["greedy_block"], "greedy block verification: stateful optimum of one draft"),
         ("block_race", closed["block_race"], "the block race, lossless and stateless"),
         ("claimed", closed["claimed_bound"], "SpecTr-GBV's formula: attainable, not the largest"),
-        ("optimum, stateless", where.stateless.value, _certificate(where.stateless.gap, where.stateless.seconds)),
-        ("optimum, stateful", where.stateful.value, _certificate(where.stateful.gap, where.stateful.seconds)),
+        ("optimum, stateless", bounds.stateless.value, _certificate(bounds.stateless)),
+        ("optimum, stateful", bounds.stateful.value, _certificate(bounds.stateful)),
         ("level", closed["level_bound"], "one threshold set a level; exact for L = 1"),
         ("relaxed", closed["relaxed_bound"], "every node capped on its own"),
     ]
@@ -85,8 +86,8 @@ def bounds_table(where: Instance) -> Table:
     return table
 
 
-def _certificate(gap: float, seconds: float) -> str:
-    return f"linear program, certified gap {max(gap, 0.0):.0e}, {seconds:.2f} s"
+def _certificate(optimum: BoundResult) -> str:
+    return f"linear program, certified gap {max(optimum.gap, 0.0):.0e}, {optimum.seconds:.2f} s"
 
 
 def claims_table(findings: Iterable[Finding]) -> Table:

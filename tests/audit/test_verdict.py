@@ -138,3 +138,13 @@ def test_a_length_beyond_the_tables_is_refused() -> None:
     free = replace(read_pairs(GBV_PAIR)[0], length=None)
     with pytest.raises(TableError, match="length"):
         judge(RULES["block"], Instance.of(free, length=4))
+
+
+def test_an_optimum_that_is_too_large_is_left_out_and_the_verdict_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectr_verify.bounds.optimum.MAX_VARIABLES", 1)
+    monkeypatch.setattr("spectr_verify.bounds.optimum.variable_count", lambda problem: 10**9)
+    where = the(GBV_PAIR.replace('"1/3", "2/3"', '"1/5", "4/5"'))
+    row = judge(RULES["block-race"], where).to_json()
+    assert row["lossless"]
+    assert row["optimum_stateless"] is None
+    assert judge(Rule("accept-all", _accept_all), where).exceeds_optimum
