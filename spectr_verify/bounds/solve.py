@@ -18,7 +18,8 @@ TOLERANCE = 1e-8
 
 # HiGHS's tolerances are absolute and meant for numbers around 1, but one set of drafts has little mass: with mass
 # counted in units of 2**-20 the two sides of an optimum meet within 1e-10, without it within 1e-5. By default HiGHS
-# also drops coefficients below 1e-9, and next-token probabilities are coefficients.
+# also drops coefficients below 1e-9, and next-token probabilities are coefficients. highspy 1.11 got user_bound_scale
+# wrong (the gap shows it), hence the least version that pyproject.toml asks for.
 _HIGHS_OPTIONS = {"user_bound_scale": 20, "small_matrix_value": 1e-12}
 
 

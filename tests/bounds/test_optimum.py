@@ -128,6 +128,14 @@ def test_extreme_laws_are_certified(solve: Callable[..., BoundResult], draft: li
 
 
 @BOTH
+def test_laws_with_small_tails_are_certified(solve: Callable[..., BoundResult]) -> None:
+    """32,896 sets of drafts, most of them far rarer than the solver's own tolerance."""
+    random = np.random.default_rng(8)
+    models = [TableModel(tuple(random.dirichlet(np.full(4, 0.1), 4**i) for i in range(5))) for _ in range(2)]
+    assert solve(ToyPair("tails", *models), 4, 2).gap <= optimum.TOLERANCE
+
+
+@BOTH
 def test_programs_above_the_limit_are_refused_before_they_are_built(
     solve: Callable[..., BoundResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spectr_verify.bounds import (
     BoundError,
@@ -105,3 +106,49 @@ def test_the_full_program_is_the_larger() -> None:
     pair = FAMILIES["random"](np.random.default_rng(0), 3, 2)
     for select, transport in CLASSES.values():
         assert transport(pair, 2, 2).variables > 5 * select(pair, 2, 2).variables
+
+
+@given(pair=SMALL, data=st.data())
+def test_any_masses_become_a_lossless_rule_and_any_prices_a_bound(pair: ToyPair, data: st.DataObject) -> None:
+    """Whatever the solver says, the value stays below the optimum and the upper side above it."""
+    problem = module.Problem.of(pair, pair.length, pair.drafts)
+    multisets, weights = module._multisets(problem)
+    space = module._Emissions.of(problem, multisets)
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    optimum = stateless_optimum(pair, pair.length, pair.drafts)
+
+    masses = random.uniform(-0.5, 1, space.owner.size) * weights[space.owner]
+    within = module._within(masses, space.owner, weights)
+    assert (np.bincount(space.owner, within, weights.size) <= weights + 1e-15).all()
+    assert module._lossless_part(problem, space.levels(within)) <= optimum.upper + 1e-12
+
+    prices, rent = random.normal(0, 2, space.texts.size), random.exponential(1, weights.size)
+    raised = space.raised(prices, rent)
+    assert (raised >= prices).all()
+    gain = space.payoff - space.cost(raised)
+    assert (gain[space.emission] <= rent[space.owner] + 1e-9).all()
+    assert space.upper(raised, weights) <= space.texts @ raised + weights @ rent + 1e-9
+    for priced in (prices, raised):
+        assert space.upper(priced, weights) >= optimum.value - 1e-9
+
+
+@given(pair=SMALL, data=st.data())
+def test_any_coupling_is_cut_to_fit_both_marginals(pair: ToyPair, data: st.DataObject) -> None:
+    problem = module.Problem.of(pair, pair.length, pair.drafts)
+    weights, texts = module._multisets(problem)[1], problem.target[-1][problem.target[-1] > 0]
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    fitted = module._sub_coupling(random.normal(0, 1, (weights.size, texts.size)), weights, texts)
+    assert (fitted >= 0).all()
+    assert (fitted.sum(axis=1) <= weights + 1e-15).all()
+    assert (fitted.sum(axis=0) <= texts + 1e-15).all()
+
+
+def test_what_is_accepted_below_a_cut_is_cut_in_proportion() -> None:
+    """The target writes 0 first in half of the rounds, then 00 always; the emissions claim 0 always and 00 in half.
+
+    Half of the emissions beyond 0 have to go, and with them half of those beyond 00: 1/2 + 1/4.
+    """
+    target = TableModel.parse([[["1/2", "1/2"]], [[1, 0], [1, 0]], [[1, 0]] * 4])
+    problem = module.Problem.of(ToyPair("cut", target, target), 2)
+    emitted = [np.zeros(2), np.array([0.5, 0, 0, 0]), np.array([0.5, 0, 0, 0, 0, 0, 0, 0])]
+    assert module._lossless_part(problem, emitted) == pytest.approx(3 / 4, abs=1e-12)
