@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import gcd
 
 import numpy as np
 import torch
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spectr_verify.rounds import Round
+from toy_models.tables import Floats
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -38,20 +39,26 @@ def count_tuples(draft: list[Floats], K: int) -> int:
 def draft_tuples(draft: list[Floats], K: int, chunk: int) -> Iterator[tuple[Ints, Ints, Floats]]:
     """Every K-tuple of drafts of positive probability, at most ``chunk`` at a time.
 
+    Each piece takes tuples from all over, so that what it costs foretells what the others will.
+
     Yields:
         Context int64 [W], drafts as lexicographic indices int64 [W, K], and the tuple's probability float64 [W].
     """
     path_probs = paths(draft)
-    supports = [np.flatnonzero(probs > 0) for probs in path_probs]
-    ends = np.cumsum([len(support) ** K for support in supports])
-    for first in range(0, int(ends[-1]), chunk):
-        flat = np.arange(first, min(first + chunk, int(ends[-1])))
-        context = np.searchsorted(ends, flat, side="right")
-        drafted = np.empty((len(flat), K), dtype=np.int64)
-        for c in np.unique(context):
-            here = context == c
-            before = ends[c] - len(supports[c]) ** K
-            drafted[here] = supports[c][digits(flat[here] - before, K, len(supports[c]))]
+    _, leaves = np.nonzero(path_probs > 0)  # one context after the other
+    support = (path_probs > 0).sum(axis=1)
+    first_leaf = np.cumsum(support) - support
+    ends = np.cumsum(support**K)
+    total = int(ends[-1])
+    pieces = -(-total // chunk)
+    while gcd(pieces, total) > 1:  # or every piece would see the same last tokens
+        pieces += 1
+    for piece in range(pieces):
+        number = np.arange(piece, total, pieces)
+        context = np.searchsorted(ends, number, side="right")
+        base = support[context][:, None]
+        within = (number - (ends - support**K)[context])[:, None]
+        drafted = leaves[first_leaf[context][:, None] + within // base ** np.arange(K - 1, -1, -1) % base]
         yield context, drafted, path_probs[context[:, None], drafted].prod(axis=1)
 
 
