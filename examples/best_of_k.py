@@ -18,7 +18,7 @@ def best_of_k(round: Round, chance: Chance) -> Emission:
     emissions = [block(single(round, k), chance) for k in range(round.num_drafts)]
     lengths = torch.stack([emission.length for emission in emissions], dim=1)
     best = lengths.argmax(dim=1)
-    row = torch.arange(round.rows)
+    row = torch.arange(round.rows, device=best.device)
     tokens = torch.stack([emission.tokens for emission in emissions], dim=1)[row, best]
     length = lengths[row, best]
     return Emission(tokens, length, torch.where(length > 1, best, -1))
@@ -26,4 +26,4 @@ def best_of_k(round: Round, chance: Chance) -> Emission:
 
 def single(round: Round, k: int) -> Round:
     """The round of the k-th draft alone."""
-    return round.draft(torch.full((round.rows,), k))
+    return round.draft(torch.full((round.rows,), k, device=round.drafts.device))

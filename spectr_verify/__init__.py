@@ -1,3 +1,3 @@
-"""spectr-verify: acceptance rules for speculative decoding, proved, bounded, broken and cleared for deployment."""
+"""Exact laws, bounds and audits of acceptance rules for speculative decoding."""
 
 __version__ = "0.1.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from spectr_verify import __version__
 from spectr_verify.errors import InputError
 from toy_models import TableError, read_pairs
 from toy_models.files import replace_file
@@ -32,6 +34,7 @@ app = typer.Typer(
 STATUS_BIASED = 1
 STATUS_REFUSED = 2
 STATUS_BROKEN = 70
+STATUS_INTERRUPTED = 130
 
 
 class Format(StrEnum):
@@ -41,15 +44,22 @@ class Format(StrEnum):
     float32 = "float32"
 
 
+STANDARD_OUTPUT = Path("-")
+
+
 def _writable(path: Path | None) -> Path | None:
     """Refuse an unusable output file before the work, not after it."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise typer.BadParameter(f"{path} cannot be written: it is a folder, or its folder does not exist")
+    if path is None or path == STANDARD_OUTPUT:
+        return path
+    folder = path.resolve().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"{path} cannot be written: it is a folder, or its folder is missing or not writeable")
     return path
 
 
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", callback=_writable, help="Write the result as JSON.")
+    Path | None,
+    typer.Option("--json", metavar="FILE", callback=_writable, help="Write the result as JSON; - for standard output."),
 ]
 Seed = Annotated[int, typer.Option(help="Draws the built-in families and the search; the same seed, the same result.")]
 Pairs = Annotated[
@@ -62,8 +72,22 @@ Dtype = Annotated[Format, typer.Option(help="Number format of the laws that the 
 Tolerance = Annotated[
     float | None, typer.Option(min=0.0, help="Largest error that counts as rounding [1e-9, in float32 1e-5].")
 ]
-MaxDrafts = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted beforehand.")]
+MaxTuples = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted before it runs.")]
 MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
+MaxTexts = Annotated[int | None, typer.Option(min=1, help="Most texts in one law.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Acceptance rules for speculative decoding: exact laws, bounds, audits."""
 
 
 @app.command()
@@ -72,7 +96,7 @@ def rules(json_file: Json = None) -> None:
     from spectr_verify.report.tables import rules_table
     from spectr_verify.rules import RULES
 
-    _console().print(rules_table(RULES.values()))
+    _console(json_file).print(rules_table(RULES.values()))
     listed = [
         {
             "name": rule.name,
@@ -90,42 +114,47 @@ def rules(json_file: Json = None) -> None:
 @app.command()
 def compare(
     pairs: Pairs = None,
-    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="NAME", help="May be repeated [all].")] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="A registered name, module:function or file.py:function; may be repeated. Without: all.",
+        ),
+    ] = None,
     drafts: Drafts = None,
     length: Length = None,
     rounds: Annotated[int, typer.Option(min=1, help="With 2 or more: also the law of N (L + 1) tokens of text.")] = 1,
     dtype: Dtype = Format.float64,
     tolerance: Tolerance = None,
-    max_drafts: MaxDrafts = None,
+    max_tuples: MaxTuples = None,
     max_worlds: MaxWorlds = None,
+    max_texts: MaxTexts = None,
     seed: Seed = 0,
     json_file: Json = None,
 ) -> None:
-    """Compare rules with the target's law and with the optimum. Without options: all rules, the built-in suite."""
-    from spectr_verify.audit import judge
+    """Compare rules with the target's law and with the optimum. Without options: all rules, the built-in suite.
+
+    The status is 0 whatever is found; ``audit`` ends with a verdict.
+    """
+    from spectr_verify.audit import compare as run_compare
     from spectr_verify.report.tables import compare_table
     from spectr_verify.rules import RULES
     from spectr_verify.rules.load import load_rule
 
-    judged = [load_rule(name) for name in rule or RULES]
-    instances = _instances(pairs, drafts, length, seed)
-    verdicts = []
     with _progress() as progress:
-        for number, where in enumerate(instances):
-            for one in judged:
-                progress(f"pair {number + 1} of {len(instances)}, {where.pair.name}: {one.name}")
-                verdict = judge(
-                    one,
-                    where,
-                    tokens=rounds * (where.length + 1) if rounds > 1 else None,
-                    dtype=_dtype(dtype),
-                    tolerance=tolerance,
-                    limits=_limits(max_drafts, max_worlds),
-                )
-                verdicts.append(verdict)
-                verdicts[-1].to_json()
-    _console().print(compare_table(verdicts))
-    _write(json_file, "compare", {"seed": seed, "rows": [verdict.to_json() for verdict in verdicts]})
+        verdicts = run_compare(
+            [load_rule(name) for name in dict.fromkeys(rule or RULES)],
+            _instances(pairs, drafts, length, seed),
+            rounds=rounds,
+            dtype=_dtype(dtype),
+            tolerance=tolerance,
+            limits=_limits(max_tuples, max_worlds, max_texts),
+            progress=progress,
+        )
+    _console(json_file).print(compare_table(verdicts))
+    settings = {"seed": seed, "rounds": rounds, "dtype": dtype.value, "tolerance": verdicts[0].tolerance}
+    _write(json_file, "compare", {**settings, "rows": [verdict.to_json() for verdict in verdicts]})
 
 
 @app.command()
@@ -134,18 +163,22 @@ def audit(
     pairs: Pairs = None,
     drafts: Drafts = None,
     length: Length = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="With --pairs: length of the text that is compared.")
+    ] = None,
     examples: Annotated[int, typer.Option(min=1, help="How many pairs Hypothesis draws.")] = 200,
     dtype: Dtype = Format.float64,
     tolerance: Tolerance = None,
-    max_drafts: MaxDrafts = None,
+    max_tuples: MaxTuples = None,
     max_worlds: MaxWorlds = None,
+    max_texts: MaxTexts = None,
     seed: Seed = 0,
     json_file: Json = None,
 ) -> None:
     """Look for a pair on which a rule is biased. Status 0: lossless, 1: biased, 2: wrong usage or input.
 
-    With --pairs only those are judged; without, the built-in suite and pairs drawn by Hypothesis, which also
-    looks for the smallest counterexample.
+    With --pairs only those are judged, over text that has a round after every context that their tables tell apart;
+    without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite.
     """
     from spectr_verify.audit import audit as run_audit
     from spectr_verify.report.tables import audit_text, reproduction
@@ -155,20 +188,22 @@ def audit(
         report = run_audit(
             load_rule(rule),
             instances=_instances(pairs, drafts, length, seed) if pairs else None,
+            tokens=tokens,
             seed=seed,
             max_examples=examples,
             dtype=_dtype(dtype),
             tolerance=tolerance,
-            limits=_limits(max_drafts, max_worlds),
+            limits=_limits(max_tuples, max_worlds, max_texts),
             progress=progress,
         )
-    Console(soft_wrap=True).print(audit_text(report))
+    _console(json_file, soft_wrap=True).print(audit_text(report))
     found = report.counterexample
     _write(
         json_file,
         "audit",
         {
             "seed": seed,
+            "dtype": dtype.value,
             "rule": report.rule.name,
             "lossless": report.lossless,
             "judged": report.judged,
@@ -189,18 +224,20 @@ def bound(
     file: Annotated[str, typer.Argument(help="Pairs: a JSON file or JSON text.")],
     drafts: Drafts = None,
     length: Length = None,
+    max_variables: Annotated[int | None, typer.Option(min=1, help="Largest linear program that is solved.")] = None,
     json_file: Json = None,
 ) -> None:
     """Print every bound on the accepted length, for each pair in a file."""
-    from spectr_verify.bounds import bounds
+    from spectr_verify.bounds import MAX_VARIABLES, bounds
     from spectr_verify.report.tables import bounds_table
 
-    console = _console()
+    console = _console(json_file)
     rows = []
     for where in _instances([file], drafts, length, 0):
         with _progress() as progress:
             progress(f"{where.pair.name}: two linear programs")
-            found = bounds(where.pair, where.length, where.drafts)
+            limit = max_variables or MAX_VARIABLES
+            found = bounds(where.pair, where.length, where.drafts, max_variables=limit)
         console.print(bounds_table(found))
         rows.append({"vocab": where.pair.vocab, **found.as_dict()})
     _write(json_file, "bound", {"rows": rows})
@@ -209,12 +246,12 @@ def bound(
 @app.command()
 def claims(seed: Seed = 0, json_file: Json = None) -> None:
     """Put the claims of the SpecTr-GBV paper to the test, one line each with its evidence."""
-    from spectr_verify.audit import claims as run_claims
+    from spectr_verify.audit import judge_claims
     from spectr_verify.report.tables import claims_table
 
     with _progress() as progress:
-        findings = run_claims(seed, progress)
-    _console().print(claims_table(findings))
+        findings = judge_claims(seed, progress)
+    _console(json_file).print(claims_table(findings))
     _write(json_file, "claims", {"seed": seed, "rows": [vars(finding) for finding in findings]})
 
 
@@ -225,6 +262,8 @@ def main() -> None:
     except (InputError, TableError) as error:
         Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", markup=False, highlight=False)
         sys.exit(STATUS_REFUSED)
+    except KeyboardInterrupt:
+        sys.exit(STATUS_INTERRUPTED)
     except Exception:  # a fault of this program must not end with the status of a verdict
         traceback.print_exc()
         sys.exit(STATUS_BROKEN)
@@ -234,8 +273,8 @@ def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | 
     from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 
     if not sources:
-        return builtin_suite(seed, drafts or DRAFTS, length or LENGTH)
-    return [Instance.of(pair, drafts, length) for source in sources for pair in read_pairs(source)]
+        return builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS)
+    return [Instance.of(pair, length=length, drafts=drafts) for source in sources for pair in read_pairs(source)]
 
 
 def _dtype(name: Format) -> Any:
@@ -244,22 +283,35 @@ def _dtype(name: Format) -> Any:
     return getattr(torch, name.value)
 
 
-def _limits(drafts: int | None, worlds: int | None) -> Limits:
+def _limits(tuples: int | None, worlds: int | None, texts: int | None) -> Limits:
     from spectr_verify.exact import Limits
 
-    default = Limits()
-    return Limits(drafts or default.drafts, worlds or default.worlds, default.texts)
+    given = {"tuples": tuples, "worlds": worlds, "texts": texts}
+    return Limits(**{name: limit for name, limit in given.items() if limit is not None})
 
 
 def _write(path: Path | None, kind: str, content: dict[str, Any]) -> None:
-    if path is not None:
-        text = json.dumps({"schema": f"spectr-verify/{kind}/1", **content}, indent=1, allow_nan=False)
-        replace_file(path.resolve(), text + "\n")
+    if path is None:
+        return
+    header = {"schema": f"spectr-verify/{kind}/1", "version": __version__}
+    text = json.dumps(header | content, indent=1, allow_nan=False) + "\n"
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        return
+    try:
+        replace_file(path.resolve(), text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _console() -> Console:
-    """Standard output; where it is not a terminal, wide enough for the tables."""
-    return Console(width=None if sys.stdout.isatty() else 120)
+def _console(json_file: Path | None, *, soft_wrap: bool = False) -> Console:
+    """Where tables go: standard output, or standard error when that carries the JSON.
+
+    Where that is not a terminal it is wide enough for the tables.
+    """
+    to_error = json_file == STANDARD_OUTPUT
+    stream = sys.stderr if to_error else sys.stdout
+    return Console(stderr=to_error, soft_wrap=soft_wrap, width=None if stream.isatty() else 120)
 
 
 @contextmanager

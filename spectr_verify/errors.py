@@ -1,4 +1,4 @@
-"""The root of every refusal."""
+"""The root of the package's refusals (``toy_models`` has its own, ``TableError``)."""
 
 
 class InputError(ValueError):

@@ -29,6 +29,9 @@ class EmissionError(InputError):
 class Round:
     """The drafts of one round and both models' laws along them. Rows are independent of each other.
 
+    Drafts that share their first i tokens must carry the same laws at position i: the rules look a shared law up in any
+    of them.
+
     Attributes:
         drafts: int64 [B, K, L]; each draft is a sample from the draft model.
         draft_probs: [B, K, L, V]; at i the draft model's law after the first i tokens of the draft.

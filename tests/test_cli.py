@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ PAIR = (
 
 
 def run(*arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
-    """Run a command in this process, as ``main`` does: (status, standard output, standard error)."""
+    """Run a command: (status, standard output, standard error)."""
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=300)
     return done.returncode, done.stdout, done.stderr
 
@@ -106,16 +107,23 @@ def test_audit_ends_with_its_verdict_as_status(tmp_path: Path) -> None:
     assert written["counterexample"]["models"]["target"][0] == [["1/3", "2/3"]]
 
 
-def test_the_printed_line_reproduces_the_verdict() -> None:
-    status, printed, _ = run("audit", "spectr-gbv-released", "--examples", "20")
+STATEFUL = """
+from spectr_verify.rules import Rule
+from spectr_verify.rules.greedy_block import greedy_block
+from spectr_verify.rules.spectr_gbv import modified_target
+
+WRONG = Rule("any name", greedy_block, kind="stateful", modified_target=lambda t, p, q, K: modified_target(t, p, q, 2))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["spectr-gbv-released"], ["mine.py:WRONG", "--dtype", "float32"]], ids=" ".join)
+def test_the_printed_line_reproduces_the_verdict(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(STATEFUL)
+    status, printed, _ = run("audit", *arguments, "--examples", "20", cwd=tmp_path)
     assert status == 1
     line = printed.split("To reproduce it:")[1].strip()
     again = subprocess.run(
-        line.replace("spectr-verify", f'{sys.executable} -c "from spectr_verify.cli import main; main()"', 1),
-        shell=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
+        [*COMMAND, *shlex.split(line)[1:]], capture_output=True, text=True, cwd=tmp_path, timeout=120
     )
     assert again.returncode == 1
     wrong = next(part for part in printed.splitlines() if part.startswith("- the text"))
@@ -126,6 +134,40 @@ def test_audit_takes_a_function_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from spectr_verify.rules.token import token\n")
     assert run("audit", "mine.py:token", "--pairs", PAIR, cwd=tmp_path)[0] == 0
     assert run("audit", "mine:token", "--pairs", PAIR, cwd=tmp_path)[0] == 0
+
+
+def test_json_goes_to_standard_output_alone_when_asked() -> None:
+    status, printed, told = run("audit", "spectr-gbv-released", "--pairs", PAIR, "--json", "-")
+    assert status == 1
+    assert json.loads(printed)["lossless"] is False
+    assert "49/162" in told
+
+
+def test_claims_are_printed_and_written(tmp_path: Path) -> None:
+    out = tmp_path / "claims.json"
+    status, printed, _ = run("claims", "--json", str(out))
+    assert status == 0
+    assert "refuted" in printed
+    rows = json.loads(out.read_text())["rows"]
+    assert {row["rule"] for row in rows} == {"spectr-gbv-published", "spectr-gbv-released", "block-race", "(formula)"}
+
+
+def test_sizes_and_seed_are_taken_from_the_options(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    arguments = ["compare", "--rule", "token", "--length", "1", "--drafts", "3", "--seed", "5", "--dtype", "float32"]
+    assert run(*arguments, "--json", str(out))[0] == 0
+    written = json.loads(out.read_text())
+    assert (written["seed"], written["dtype"], written["tolerance"]) == (5, "float32", 1e-5)
+    assert {(row["length"], row["drafts"]) for row in written["rows"]} == {(1, 3)}
+    assert any("seed5" in row["pair"] for row in written["rows"])
+
+
+def test_bound_leaves_out_what_is_too_large_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "bounds.json"
+    status, printed, _ = run("bound", f"[{PAIR}, {PAIR}]", "--max-variables", "1", "--json", str(out))
+    assert status == 0
+    assert printed.count("too large") == 4
+    assert [row["stateful"] for row in json.loads(out.read_text())["rows"]] == [None, None]
 
 
 def test_bound_prints_and_writes_all_bounds(tmp_path: Path) -> None:
@@ -183,7 +225,9 @@ def test_wrong_pairs_are_refused_by_every_command(
         ["compare", "--pairs", PAIR.replace('"length": 1', '"length": 5')],
         ["compare", "--pairs", PAIR.replace('"drafts": 2', '"drafts": 0')],
         ["compare", "--json", "no/such/folder/file.json"],
-        ["compare", "--pairs", PAIR, "--max-drafts", "1"],
+        ["compare", "--pairs", PAIR, "--max-tuples", "1"],
+        ["compare", "--pairs", PAIR, "--max-texts", "1"],
+        ["compare", "--pairs", PAIR, "--tolerance", "nan"],
         ["compare", "--pairs", PAIR, "--max-worlds", "1"],
         ["compare", "--dtype", "float16"],
         ["bound", PAIR.replace('"length": 1', '"length": "one"')],

@@ -31,7 +31,7 @@ class Instance:
     drafts: int
 
     @classmethod
-    def of(cls, pair: ToyPair, drafts: int | None = None, length: int | None = None) -> Instance:
+    def of(cls, pair: ToyPair, *, length: int | None = None, drafts: int | None = None) -> Instance:
         """A pair with the K and L that it states itself, else those given, else 2 and 2 (or what its tables allow).
 
         A K or L out of range is refused when a law or a bound is computed.
@@ -41,6 +41,11 @@ class Instance:
             length=pair.length or length or max(1, min(LENGTH, pair.max_length)),
             drafts=pair.drafts or drafts or DRAFTS,
         )
+
+    @property
+    def tokens_of_every_round(self) -> int:
+        """Length of the texts in which a whole round starts after every context that the tables tell apart."""
+        return self.pair.target.depth + self.length
 
     @cached_property
     def closed(self) -> dict[str, float]:
@@ -56,6 +61,10 @@ class Instance:
     def stateful(self) -> BoundResult | None:
         """The stateful optimum, ``None`` if its program would be too large."""
         return _if_it_fits(stateful_optimum, self)
+
+    def solve(self) -> None:
+        """Compute both optima now; those that are too large stay ``None``."""
+        _ = self.stateless, self.stateful
 
     def optimum(self, kind: Kind) -> BoundResult | None:
         """The optimum of a class."""
@@ -90,12 +99,12 @@ def _if_it_fits(solve: Callable[[ToyPair, int, int], BoundResult], where: Instan
         return None
 
 
-def builtin_suite(seed: int = 0, drafts: int = DRAFTS, length: int = LENGTH) -> list[Instance]:
+def builtin_suite(seed: int = 0, *, length: int = LENGTH, drafts: int = DRAFTS) -> list[Instance]:
     """One pair of every family (V = 3), and the recorded pairs (V = 4) where their tables are deep enough.
 
     Args:
         seed: draws the families; the recorded pairs are always the same.
-        drafts, length: the K and L that the pairs are judged with.
+        length, drafts: the L and K that the pairs are judged with.
     """
     pairs = [*family_pairs(seed, VOCAB, length), *recorded_pairs()]
     return [Instance(pair, length, drafts) for pair in pairs if length <= pair.max_length]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import hypothesis
 import torch
 
 from spectr_verify.audit.instance import Instance, builtin_suite
+from spectr_verify.audit.progress import Progress
 from spectr_verify.audit.verdict import Stage, Verdict, WrongText, judge, wrong_text
-from spectr_verify.chance import ChanceError
+from spectr_verify.errors import InputError
 from spectr_verify.exact import Limits
-from spectr_verify.rounds import EmissionError
 from spectr_verify.rules import Rule
 from toy_models import ToyPair, strategies
-
-Progress = Callable[[str], None]
-
 
 SMALL_PAIRS = (
     strategies.pairs(max_vocab=3, max_length=2, max_drafts=2)
@@ -36,7 +32,8 @@ class AuditReport:
         rule: what was audited.
         judged: how many pairs a verdict was reached on.
         worst_error: largest total-variation error met.
-        counterexample: the smallest biased verdict found, ``None`` if the rule was right everywhere.
+        counterexample: a biased verdict, ``None`` if the rule was right everywhere.
+        shrunk: whether that is the smallest one that Hypothesis could find.
         wrong: the text whose probability is wrong there.
         seed: the seed of the search.
     """
@@ -45,6 +42,7 @@ class AuditReport:
     judged: int
     worst_error: float
     counterexample: Verdict | None
+    shrunk: bool
     wrong: WrongText | None
     seed: int
 
@@ -63,22 +61,18 @@ class _Judge:
         self.worst_error = 0.0
         self.earliest: Verdict | None = None
 
-    def __call__(self, where: Instance, *, later_rounds: bool) -> Verdict:
-        """Judge one round; for a stateful rule, if asked, also text that needs a second one.
-
-        A stateless rule's one round decides: rounds compose exactly if that law is right.
-        """
-        several = later_rounds and self.rule.kind == "stateful"
+    def __call__(self, where: Instance, tokens: int | None = None) -> Verdict:
+        """Judge one round, and if asked the law of the first ``tokens`` tokens."""
         try:
             verdict = judge(
                 self.rule,
                 where,
-                tokens=where.length + 2 if several else None,
+                tokens=tokens,
                 dtype=self.dtype,
                 tolerance=self.tolerance,
                 limits=self.limits,
             )
-        except (EmissionError, ChanceError) as error:
+        except InputError as error:  # no verdict: the pair is what it takes to see the same again
             raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
         self.judged += 1
         self.worst_error = max(self.worst_error, verdict.worst_error)
@@ -91,6 +85,7 @@ def audit(
     rule: Rule,
     *,
     instances: list[Instance] | None = None,
+    tokens: int | None = None,
     seed: int = 0,
     max_examples: int = 200,
     dtype: torch.dtype = torch.float64,
@@ -100,34 +95,37 @@ def audit(
 ) -> AuditReport:
     """Look for a pair on which the rule is biased, and for the smallest such pair.
 
-    The built-in suite is judged first, then ``max_examples`` pairs drawn by Hypothesis. Where one is biased
-    Hypothesis shrinks it: fewest tokens, shortest block, fewest drafts, smallest denominators.
+    ``max_examples`` pairs are drawn by Hypothesis, which shrinks a biased one: fewest tokens, shortest block, fewest
+    drafts, smallest denominators. Then the built-in suite is judged. Every pair stands for its first round; for a
+    stateful rule the drawn pairs also for L + 2 tokens of text, so that modified targets are used and nest.
 
     Args:
         rule: what to audit.
-        instances: judge these and search no further.
-        seed: of the families in the suite and of the search.
+        instances: judge these and search no further, each over text that has a round after every context.
+        tokens: with ``instances``: the length of that text instead.
+        seed: of the search and of the families in the suite.
         max_examples: how many pairs Hypothesis draws.
         dtype, tolerance, limits: as ``judge``.
         progress: called with a line before every step that takes a while.
 
     Raises:
-        EmissionError, ChanceError, LimitError, BoundError: no verdict; the message names the pair.
+        InputError: no verdict; the message names the pair.
     """
     look = _Judge(rule, dtype, tolerance, limits)
+    shrunk = None
+    if instances is None:
+        progress(f"searching {max_examples} drawn pairs")
+        shrunk = _search(look, seed, max_examples)
     suite = builtin_suite(seed) if instances is None else instances
     for number, where in enumerate(suite):
         progress(f"pair {number + 1} of {len(suite)}: {where.pair.name}")
-        look(where, later_rounds=instances is not None)
-    if instances is None:
-        progress(f"searching {max_examples} drawn pairs")
-        _search(look, seed, max_examples)
-    biased = look.earliest
+        look(where, None if instances is None else tokens or where.tokens_of_every_round)
+    biased = shrunk or look.earliest
     wrong = None if biased is None else wrong_text(biased)
-    return AuditReport(rule, look.judged, look.worst_error, biased, wrong, seed)
+    return AuditReport(rule, look.judged, look.worst_error, biased, shrunk is not None, wrong, seed)
 
 
-def _search(look: _Judge, seed: int, max_examples: int) -> None:
+def _search(look: _Judge, seed: int, max_examples: int) -> Verdict | None:
     """Draw pairs; if any was biased, let Hypothesis find the smallest that is wrong as early in the text.
 
     A wrong first token is the plainest fault, so it is looked for first; when none turns up, the search is run again
@@ -135,8 +133,8 @@ def _search(look: _Judge, seed: int, max_examples: int) -> None:
     """
     smallest = _smallest(look, Stage.FIRST_TOKEN, seed, max_examples)
     if smallest is None and look.earliest is not None:
-        smallest = _smallest(look, look.earliest.stage, seed, max_examples)
-    look.earliest = smallest or look.earliest
+        smallest = _smallest(look, look.earliest.stage, seed, max_examples) or look.earliest
+    return smallest
 
 
 def _smallest(look: _Judge, stage: Stage, seed: int, max_examples: int) -> Verdict | None:
@@ -149,11 +147,15 @@ def _smallest(look: _Judge, stage: Stage, seed: int, max_examples: int) -> Verdi
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 
+    def verdict(pair: ToyPair) -> Verdict:
+        where = Instance.of(pair)
+        return look(where, where.length + 2 if look.rule.kind == "stateful" else None)
+
     def wrong(pair: ToyPair) -> bool:
-        return look(Instance.of(pair), later_rounds=True).stage <= stage
+        return verdict(pair).stage <= stage
 
     try:
         found = hypothesis.find(SMALL_PAIRS, wrong, settings=settings, random=random.Random(seed))
     except hypothesis.errors.NoSuchExample:
         return None
-    return look(Instance.of(found), later_rounds=True)
+    return verdict(found)

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from spectr_verify.audit.instance import Instance
-from spectr_verify.exact import Limits, RoundLaw, TextLaw, round_law, text_law
-from spectr_verify.exact.engine import used_drafts
-from spectr_verify.exact.tables import Floats
+from spectr_verify.errors import InputError
+from spectr_verify.exact import Limits, RoundLaw, TextLaw, first_tokens, round_law, text_law
 from spectr_verify.rules import Rule
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
@@ -39,6 +38,7 @@ class Verdict:
         instance: what it was judged on.
         round: law of one round.
         text: law of several rounds, ``None`` when not run.
+        dtype: number format of the laws that the rule saw.
         tolerance: largest error that counts as rounding.
     """
 
@@ -46,6 +46,7 @@ class Verdict:
     instance: Instance
     round: RoundLaw
     text: TextLaw | None
+    dtype: torch.dtype
     tolerance: float
 
     @property
@@ -56,7 +57,7 @@ class Verdict:
     @cached_property
     def exceeds_optimum(self) -> bool:
         """Whether it accepts more than any lossless rule of its class can: a proof of bias by itself."""
-        used, accepted = used_drafts(self.rule, self.instance.drafts), self.round.expected_accepted
+        used, accepted = self.rule.used_drafts(self.instance.drafts), self.round.expected_accepted
         if accepted <= self.instance.attained(self.rule.kind, used) + self.tolerance:
             return False  # a program need not be solved
         return accepted > self.instance.ceiling(self.rule.kind, used) + self.tolerance
@@ -75,7 +76,7 @@ class Verdict:
                 f"the first {tokens} tokens of a text are {error:.3g} from the target's law in total variation"
             )
         if self.exceeds_optimum:
-            ceiling = self.instance.ceiling(self.rule.kind, used_drafts(self.rule, self.instance.drafts))
+            ceiling = self.instance.ceiling(self.rule.kind, self.rule.used_drafts(self.instance.drafts))
             found.append(
                 f"it accepts {self.round.expected_accepted:.6g} tokens a round; no lossless {self.rule.kind} rule can "
                 f"accept more than {ceiling:.6g}"
@@ -168,11 +169,15 @@ def judge(
     Raises:
         LimitError, EmissionError, ChanceError, BoundError: no verdict; the message says why.
     """
+    if dtype not in TOLERANCE:
+        raise InputError(f"rules are judged in float64 or float32, not in {dtype}")
     allowed = TOLERANCE[dtype] if tolerance is None else tolerance
+    if not allowed >= 0:
+        raise InputError(f"the tolerance is {allowed}; it must be a number from 0 on")
     pair, K, L = instance.pair, instance.drafts, instance.length
     round = round_law(rule, pair, L, K, dtype=dtype, limits=limits)
     text = text_law(rule, pair, L, K, tokens, dtype=dtype, limits=limits) if tokens is not None else None
-    return Verdict(rule, instance, round, text, allowed)
+    return Verdict(rule, instance, round, text, dtype, allowed)
 
 
 def wrong_text(verdict: Verdict) -> WrongText | None:
@@ -183,16 +188,10 @@ def wrong_text(verdict: Verdict) -> WrongText | None:
     for produced, target in laws:
         n = 1
         while V**n <= len(target):
-            made, owed = _first_tokens(produced, V**n), _first_tokens(target, V**n)
+            made, owed = first_tokens(produced, V**n), first_tokens(target, V**n)
             worst = int(np.argmax(np.abs(made - owed)))
             if np.abs(made - owed).sum() / 2 > verdict.tolerance:
                 tokens = tuple(worst // V ** (n - 1 - i) % V for i in range(n))
                 return WrongText(tokens, float(made[worst]), float(owed[worst]))
             n += 1
     return None
-
-
-def _first_tokens(law: Floats, texts: int) -> Floats:
-    """The marginal law of the first tokens: [V**N] to [texts]."""
-    marginal: Floats = law.reshape(texts, -1).sum(axis=1)
-    return marginal

@@ -10,7 +10,6 @@ import torch
 
 from spectr_verify.exact.limits import Limits
 from spectr_verify.exact.tables import (
-    Floats,
     Ints,
     along_every_path,
     count_tuples,
@@ -24,6 +23,7 @@ from spectr_verify.exact.worlds import worlds
 from spectr_verify.rounds import EmissionError, check_round
 from spectr_verify.rules import Rule
 from toy_models import ToyPair
+from toy_models.tables import Floats
 
 ROUND_BYTES = 4_000_000
 """Size of the rounds that one vectorised run of a rule gets: small enough to stay in the processor's cache."""
@@ -51,7 +51,7 @@ class Engine:
         """Raises ``TableError`` if K or L is out of range for the pair."""
         pair.check_size(length, drafts)
         self.rule, self.pair, self.dtype, self.limits = rule, pair, dtype, limits
-        self.V, self.L, self.K = pair.vocab, length, used_drafts(rule, drafts)
+        self.V, self.L, self.K = pair.vocab, length, rule.used_drafts(drafts)
         self.what = f"rule {rule.name!r} on pair {pair.name!r}"
         self.finished = 0
 
@@ -97,14 +97,14 @@ class Engine:
         found: Floats = weights.to(torch.float64).numpy()
         return found
 
-    def check_drafts(self, tables: Iterable[list[Floats]], part: str) -> None:
+    def check_tuples(self, tables: Iterable[list[Floats]], part: str) -> None:
         """Refuse an enumeration of too many draft tuples, over all these draft tables, before it starts."""
         found = list(tables)
 
         def count(length: int, drafts: int) -> int:
             return sum(count_tuples(draft[:length], drafts) for draft in found)
 
-        self.limits.check_drafts(count, self.V, self.L, self.K, f"{self.what}: {part}")
+        self.limits.check_tuples(count, self.V, self.L, self.K, f"{self.what}: {part}")
 
     def emissions(self, draft: list[Floats], target: list[Floats]) -> list[Floats]:
         """Law of the emission after each of C contexts: ``[t]`` is float64 [C, V**(t+1)], of t+1 tokens."""
@@ -128,11 +128,6 @@ class Engine:
             self.limits.check_worlds(self.finished, foretold, self.what)
         by_context = law.reshape(C, -1)
         return [by_context[:, offsets[t] : offsets[t + 1]] for t in range(L + 1)]
-
-
-def used_drafts(rule: Rule, drafts: int) -> int:
-    """How many of K drafts the rule is given: single-draft rules use the first alone."""
-    return drafts if rule.max_drafts is None else min(drafts, rule.max_drafts)
 
 
 def _normalised(weights: Floats, plain: Floats) -> Floats:

@@ -11,9 +11,10 @@ import torch
 from spectr_verify.errors import InputError
 from spectr_verify.exact.engine import Engine, one_thread
 from spectr_verify.exact.limits import Limits
-from spectr_verify.exact.tables import Floats, Ints, tails
+from spectr_verify.exact.tables import Ints, tails
 from spectr_verify.rules import Rule
 from toy_models import ToyPair
+from toy_models.tables import Floats
 
 TOTAL_TOLERANCE = 1e-9
 """How far the total weight of all worlds may be from 1 before the enumeration itself is refused."""
@@ -55,8 +56,7 @@ class RoundLaw:
     @property
     def first_token(self) -> Floats:
         """Law of the first emitted token: float64 [V]."""
-        law: Floats = self.completed.reshape(self.vocab, -1).sum(axis=1)
-        return law
+        return first_tokens(self.completed, self.vocab)
 
     @property
     def tv_round(self) -> float:
@@ -66,7 +66,7 @@ class RoundLaw:
     @property
     def tv_first_token(self) -> float:
         """Total-variation distance of the first token's law from the target's."""
-        return total_variation(self.first_token, self.target.reshape(self.vocab, -1).sum(axis=1))
+        return total_variation(self.first_token, first_tokens(self.target, self.vocab))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,12 @@ class TextLaw:
     def tv_text(self) -> float:
         """Total-variation distance from the target's law."""
         return total_variation(self.law, self.target)
+
+
+def first_tokens(law: Floats, texts: int) -> Floats:
+    """The marginal law of a text's first tokens: float64 [V**N] to [texts], ``texts`` = V**n for the first n."""
+    marginal: Floats = law.reshape(texts, -1).sum(axis=1)
+    return marginal
 
 
 def total_variation(law: Floats, other: Floats) -> float:
@@ -126,7 +132,7 @@ def round_law(
     engine.limits.check_texts(pair.vocab, length + 1, engine.what)
     root = np.zeros(1, dtype=np.int64)
     draft, target = engine.draft_tables(root, 0), engine.target_tables(root, 0)
-    engine.check_drafts([draft], "one round")
+    engine.check_tuples([draft], "one round")
     with one_thread():
         emissions = engine.emissions(draft, target)
         onward = engine.next_target(draft, target)
@@ -223,7 +229,7 @@ class _Writer:
     def __init__(self, engine: Engine, tokens: int) -> None:
         self.engine, self.tokens = engine, tokens
         engine.limits.check_texts(engine.V, tokens, engine.what)
-        engine.check_drafts(self._every_draft(), f"the law of {tokens} tokens")
+        engine.check_tuples(self._every_draft(), f"the law of {tokens} tokens")
         self.text = np.zeros(engine.V**tokens)
         self.starts = [_Starts() for _ in range(tokens)]
         self.starts[0].add(np.zeros(1, dtype=np.int64), np.ones(1), None)
@@ -265,7 +271,7 @@ class _Writer:
         draft, target = engine.draft_tables(group.context, position), engine.target_tables(group.context, position)
         if group.pending is not None:
             target[: len(group.pending)] = group.pending
-        engine.check_drafts([draft], f"the rounds that start at position {position}")
+        engine.check_tuples([draft], f"the rounds that start at position {position}")
         return engine.emissions(draft, target), engine.next_target(draft, target)
 
     def _plain_emissions(self, context: Ints, position: int) -> list[Floats]:

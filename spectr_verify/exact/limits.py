@@ -19,22 +19,22 @@ class Limits:
     """How large an enumeration may get.
 
     Attributes:
-        drafts: most draft tuples (K drafts of L tokens after every context), counted before anything runs.
+        tuples: most draft tuples (K drafts of L tokens after every context), counted before anything runs.
         worlds: most finished worlds (draft tuples times the rule's own random choices), foretold from the first
             draft tuples and counted on.
         texts: most texts in one array.
     """
 
-    drafts: int = 2**22
+    tuples: int = 2**22
     worlds: int = 2**26
     texts: int = 2**22
 
     def __post_init__(self) -> None:
-        for name in ("drafts", "worlds", "texts"):
+        for name in ("tuples", "worlds", "texts"):
             if getattr(self, name) < 1:
                 raise InputError(f"the limit of {name} is {getattr(self, name)}; it must be at least 1")
 
-    def check_drafts(self, count: Callable[[int, int], int], V: int, L: int, K: int, what: str) -> None:
+    def check_tuples(self, count: Callable[[int, int], int], V: int, L: int, K: int, what: str) -> None:
         """Raise ``LimitError`` if there are too many draft tuples, naming the K and L that would fit.
 
         Args:
@@ -42,18 +42,18 @@ class Limits:
             V, L, K: the sizes asked for.
             what: what is to be enumerated.
         """
-        if count(L, K) <= self.drafts:
+        if count(L, K) <= self.tuples:
             return
         fitting = {shorter: self._most_drafts(count, shorter, K) for shorter in range(L, 0, -1)}
         sizes = [f"L={shorter} with K={k}" for shorter, k in fitting.items() if k > 0]
         raise LimitError(
-            f"{what} with V={V}, L={L}, K={K} has {_shown(count(L, K))} draft tuples; the limit is {self.drafts:,}. "
+            f"{what} with V={V}, L={L}, K={K} has {_shown(count(L, K))} draft tuples; the limit is {self.tuples:,}. "
             f"What fits: {', '.join(sizes) or 'no K and L of this pair'}. Or raise the limit."
         )
 
     def _most_drafts(self, count: Callable[[int, int], int], L: int, K: int) -> int:
         """The largest of 0..K drafts of L tokens that are not too many."""
-        return bisect_right(range(1, K + 1), self.drafts, key=lambda k: count(L, k))
+        return bisect_right(range(1, K + 1), self.tuples, key=lambda k: count(L, k))
 
     def check_worlds(self, finished: int, expected: int, what: str) -> None:
         """Raise ``LimitError`` if the rule's random choices make more worlds than allowed."""

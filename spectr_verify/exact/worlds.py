@@ -1,7 +1,8 @@
 """All worlds of a rule on a batch of rounds: every random choice taken, with its weight.
 
 All worlds run in lock-step with their recorded choices. At the first choice that is not recorded every world forks
-into its outcomes of positive weight and the rule runs again, so D choices cost D + 1 vectorised runs.
+into its outcomes of positive weight and the rule runs again, so D choices cost D + 1 vectorised runs (and the first
+finished batch one more, in parts, which checks that its rows do not depend on each other).
 """
 
 from __future__ import annotations

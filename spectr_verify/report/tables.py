@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
     from spectr_verify.rules import Rule
 
 
+OWN = "block-race"
+"""This project's rule: what the paper claims of its own is no fault in it."""
+
+
 def rules_table(rules: Iterable[Rule]) -> Table:
     """The register, one row a rule."""
     table = _table("acceptance rules", "rule", "class", "drafts", "lossless", "what it does, and its source")
@@ -36,10 +40,11 @@ def compare_table(verdicts: list[Verdict]) -> Table:
     pairs = len({id(verdict.instance) for verdict in verdicts})
     title = f"exact laws on {pairs} pair{'s' if pairs != 1 else ''}"
     table = _table(title, "rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">of optimum")
+    extent = "over several rounds" if any(verdict.text is not None for verdict in verdicts) else "in one round"
     table.caption = (
-        "error: largest total-variation distance from the target's law, and the pair it is on; E[τ] and its share of "
-        "the optimum of the rule's class are means over the pairs. Shares in brackets: a biased rule does not solve "
-        "the problem that the optimum is of."
+        f"error: largest total-variation distance from the target's law {extent}, and the pair it is on; E[τ] and its "
+        "share of the optimum of the rule's class (with K drafts, for single-draft rules too) are means over pairs. "
+        "Shares in brackets: a biased rule does not solve the problem that the optimum is of."
     )
     by_rule: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -76,17 +81,19 @@ def bounds_table(bounds: Bounds) -> Table:
         ("greedy_block", closed["greedy_block"], "greedy block verification: stateful optimum of one draft"),
         ("block_race", closed["block_race"], "the block race, lossless and stateless"),
         ("claimed", closed["claimed_bound"], "SpecTr-GBV's formula: attainable, not the largest"),
-        ("optimum, stateless", bounds.stateless.value, _certificate(bounds.stateless)),
-        ("optimum, stateful", bounds.stateful.value, _certificate(bounds.stateful)),
+        ("optimum, stateless", bounds.stateless and bounds.stateless.value, _certificate(bounds.stateless)),
+        ("optimum, stateful", bounds.stateful and bounds.stateful.value, _certificate(bounds.stateful)),
         ("level", closed["level_bound"], "one threshold set a level; exact for L = 1"),
         ("relaxed", closed["relaxed_bound"], "every node capped on its own"),
     ]
     for name, value, what in rows:
-        table.add_row(name, f"{value:.9f}", what)
+        table.add_row(name, "-" if value is None else f"{value:.9f}", what)
     return table
 
 
-def _certificate(optimum: BoundResult) -> str:
+def _certificate(optimum: BoundResult | None) -> str:
+    if optimum is None:
+        return "linear program, too large: raise --max-variables"
     return f"linear program, certified gap {max(optimum.gap, 0.0):.0e}, {optimum.seconds:.2f} s"
 
 
@@ -94,7 +101,8 @@ def claims_table(findings: Iterable[Finding]) -> Table:
     """One row a claim and rule."""
     table = _table("the claims of SpecTr-GBV", "claim, and what was measured", "rule", "verdict", "worst pair")
     for finding in findings:
-        word = Text("holds", style="green") if finding.holds else Text("refuted", style="bold red")
+        no = Text("does not hold") if finding.rule == OWN else Text("refuted", style="bold red")
+        word = Text("holds", style="green") if finding.holds else no
         what = Text.assemble(finding.claim, ("\n" + finding.evidence, "dim"))
         table.add_row(what, Text(finding.rule), word, Text(finding.instance))
     return table
@@ -102,18 +110,19 @@ def claims_table(findings: Iterable[Finding]) -> Table:
 
 def audit_text(report: AuditReport) -> RenderableType:
     """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
-    judged = f"{report.judged} pairs judged, seed {report.seed}"
+    judged = f"{report.judged} pairs judged (seed {report.seed})"
     name = report.rule.name
     if report.counterexample is None:
         return Text.assemble(
             (f"{name}: lossless", "bold green"),
-            f" ({judged}; largest total-variation error {report.worst_error:.1e})",
+            f" on all {judged}; largest total-variation error {report.worst_error:.1e}",
         )
     verdict = report.counterexample
     where, pair = verdict.instance, verdict.instance.pair
+    found = "Smallest counterexample" if report.shrunk else "Counterexample"
     lines: list[RenderableType] = [
-        Text.assemble((f"{name}: biased", "bold red"), f" ({judged})"),
-        Text(f"\nSmallest counterexample: V = {pair.vocab}, L = {where.length}, K = {where.drafts}"),
+        Text.assemble((f"{name}: biased", "bold red"), f", {judged}"),
+        Text(f"\n{found}: V = {pair.vocab}, L = {where.length}, K = {where.drafts}"),
         Text(f"  draft   {_laws(pair.draft)}"),
         Text(f"  target  {_laws(pair.target)}"),
         *(Text(f"- {reason}") for reason in verdict.reasons),
@@ -131,8 +140,16 @@ def audit_text(report: AuditReport) -> RenderableType:
 
 
 def reproduction(verdict: Verdict) -> str:
-    """The command that judges the same rule on the same pair."""
-    return shlex.join(["spectr-verify", "audit", verdict.rule.name, "--pairs", verdict.instance.as_json()])
+    """The command that judges the same rule on the same pair, in the same number format and with the same tolerance."""
+    from spectr_verify.audit.verdict import TOLERANCE  # brings torch, see above
+
+    options = ["--pairs", verdict.instance.as_json()]
+    form = str(verdict.dtype).removeprefix("torch.")
+    if form != "float64":
+        options += ["--dtype", form]
+    if verdict.tolerance != TOLERANCE[verdict.dtype]:
+        options += ["--tolerance", repr(verdict.tolerance)]
+    return shlex.join(["spectr-verify", "audit", verdict.rule.name, *options])
 
 
 def _laws(model: TableModel) -> str:

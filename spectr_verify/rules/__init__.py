@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from spectr_verify.errors import InputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["stateless", "stateful"]
 
 
-class UnknownRuleError(InputError):
+class RuleError(InputError):
     """No such rule: the message lists what there is."""
 
 
@@ -65,11 +65,15 @@ class Rule:
                 f"rule {self.name!r}: a stateful rule needs a modified_target and a stateless one must not have it"
             )
 
+    def used_drafts(self, drafts: int) -> int:
+        """How many of K drafts the rule is given: single-draft rules use the first alone."""
+        return drafts if self.max_drafts is None else min(drafts, self.max_drafts)
 
-def _late(module: str, function: str):  # type: ignore[no-untyped-def]
+
+def _late(module: str, function: str) -> Callable[..., Any]:
     """The function, imported at its first call: listing the rules must not import torch."""
 
-    def call(*arguments):  # type: ignore[no-untyped-def]
+    def call(*arguments: Any) -> Any:
         return getattr(importlib.import_module(f"spectr_verify.rules.{module}"), function)(*arguments)
 
     call.__name__ = function
@@ -183,15 +187,4 @@ RULES: dict[str, Rule] = {rule.name: rule for rule in _REGISTER}
 """The register: name to rule."""
 
 
-def get_rule(name: str) -> Rule:
-    """The registered rule of that name.
-
-    Raises:
-        UnknownRuleError: there is none; the message lists those that there are.
-    """
-    if name not in RULES:
-        raise UnknownRuleError(f"no rule is called {name!r}; there are: {', '.join(RULES)}")
-    return RULES[name]
-
-
-__all__ = ["RULES", "Kind", "Rule", "UnknownRuleError", "get_rule"]
+__all__ = ["RULES", "Kind", "Rule", "RuleError"]

@@ -29,7 +29,12 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return quotient.clamp(max=_LARGEST)
 
 
-def excess(weight: Tensor, target: Tensor, draft: Tensor) -> Tensor:
+def any_of(probability: Tensor, count: Tensor | int) -> Tensor:
+    """1 - (1 - x)^n, the probability that one of n independent events happens, without cancellation."""
+    return -torch.expm1(count * torch.log1p(-probability.clamp(max=1.0)))
+
+
+def residual(weight: Tensor, target: Tensor, draft: Tensor) -> Tensor:
     """(w q - p)+ / max(w, 1) over the vocabulary: weights [..], laws [.., V].
 
     Dividing by max(w, 1) keeps the numbers finite for every w and changes no law that they are weights of.
@@ -65,11 +70,11 @@ class Stop:
     """A draft, where its acceptance stopped, and the weights of the token that follows.
 
     Attributes:
-        length: int64 [..], the accepted length tau.
+        accepted: int64 [..], the accepted length tau.
         correction: [.., V], weights of the next token (the target's law when the whole draft was accepted).
     """
 
-    length: Tensor
+    accepted: Tensor
     correction: Tensor
 
 
@@ -86,7 +91,7 @@ def stop_on_path(stops: Tensor, weight: Tensor, draft_probs: Tensor, target_prob
     accepted = chance.categorical(stops)
     target = target_probs[row, accepted]
     draft = draft_probs[row, accepted.clamp(max=L - 1)]
-    left = or_target(excess(weight[row, accepted], target, draft), target)
+    left = or_target(residual(weight[row, accepted], target, draft), target)
     return Stop(accepted, torch.where((accepted == L)[:, None], target, left))
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import emit, excess, on_path, ratio, stop_on_path, stopping_law
+from spectr_verify.rules._path import emit, on_path, ratio, residual, stop_on_path, stopping_law
 
 
 def running_weight(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, *, capped: bool) -> Tensor:
@@ -36,7 +36,7 @@ def block_success(weight: Tensor, draft_probs: Tensor, target_probs: Tensor) -> 
     """
     length = draft_probs.shape[-2]
     before = weight[..., :-1]
-    left = excess(before, target_probs[..., :length, :], draft_probs).sum(dim=-1, dtype=torch.float64)
+    left = residual(before, target_probs[..., :length, :], draft_probs).sum(dim=-1, dtype=torch.float64)
     success = torch.where(before >= 1, 1.0, left / (left + (1 - before).clamp(min=0.0)))
     return torch.cat([success, weight[..., -1:].clamp(max=1.0)], dim=-1)
 
@@ -46,7 +46,7 @@ def verify_block(round: Round, chance: Chance, *, capped: bool) -> Emission:
     tokens, p, q = round.drafts[:, 0], round.draft_probs[:, 0], round.target_probs[:, 0]
     weight = running_weight(tokens, p, q, capped=capped)
     stop = stop_on_path(stopping_law(block_success(weight, p, q)), weight, p, q, chance)
-    return emit(round, torch.zeros_like(stop.length), stop.length, chance.categorical(stop.correction))
+    return emit(round, torch.zeros_like(stop.accepted), stop.accepted, chance.categorical(stop.correction))
 
 
 def block(round: Round, chance: Chance) -> Emission:

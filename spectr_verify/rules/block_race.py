@@ -28,13 +28,13 @@ def block_race(round: Round, chance: Chance) -> Emission:
         p, q = round.draft_probs[:, k], round.target_probs[:, k]
         stop = stop_on_path(stops[:, k], weight[:, k], p, q, chance)
         extra = chance.categorical(stop.correction)
-        high = rho[row, k, stop.length]
-        whole = stop.length == round.length
+        high = rho[row, k, stop.accepted]
+        whole = stop.accepted == round.length
         # The correction's weight (W q - p)+ is positive only where rho(vc) = rho(v) p / (W q) lies below rho(v).
-        p_extra = on_path(p[row, stop.length.clamp(max=round.length - 1)], extra)
-        q_extra = on_path(q[row, stop.length], extra)
-        step = ratio(p_extra, weight[row, k, stop.length] * q_extra).clamp(max=1.0)
-        lengths.append(stop.length)
+        p_extra = on_path(p[row, stop.accepted.clamp(max=round.length - 1)], extra)
+        q_extra = on_path(q[row, stop.accepted], extra)
+        step = ratio(p_extra, weight[row, k, stop.accepted] * q_extra).clamp(max=1.0)
+        lengths.append(stop.accepted)
         extras.append(extra)
         highs.append(high)
         lows.append(torch.where(whole, 0.0, high * step))

@@ -8,7 +8,7 @@ from torch import Tensor
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules._levels import level_by_level
-from spectr_verify.rules._path import ratio
+from spectr_verify.rules._path import any_of, ratio
 
 _BISECTIONS = 60
 
@@ -25,7 +25,7 @@ def _step(p: Tensor, q: Tensor, tokens: Tensor, active: Tensor) -> tuple[Tensor,
     s = smallest_scale(p64, q64, k)
     capped = torch.minimum(p64, q64 / s[:, None])
     beta = capped.sum(dim=-1)
-    gain = ratio(_any_of(beta, k), beta)
+    gain = ratio(any_of(beta, k), beta)
     accept = ratio(q64.gather(1, tokens) / s[:, None], p64.gather(1, tokens)).clamp(max=1.0)
     left = (q64 - capped * gain[:, None]).clamp(min=0.0)
     return accept, left.to(q.dtype)
@@ -42,12 +42,7 @@ def smallest_scale(p: Tensor, q: Tensor, k: Tensor) -> Tensor:
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         beta = torch.minimum(p, q / middle[:, None]).sum(dim=-1)
-        valid = _any_of(beta, k) <= middle * beta
+        valid = any_of(beta, k) <= middle * beta
         low, high = torch.where(valid, low, middle), torch.where(valid, middle, high)
     beta_one = torch.minimum(p, q).sum(dim=-1)
-    return torch.where(_any_of(beta_one, k) <= beta_one, 1.0, high)
-
-
-def _any_of(beta: Tensor, k: Tensor) -> Tensor:
-    """1 - (1 - beta)^k without cancellation."""
-    return -torch.expm1(k * torch.log1p(-beta.clamp(max=1.0)))
+    return torch.where(any_of(beta_one, k) <= beta_one, 1.0, high)

@@ -8,11 +8,12 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from spectr_verify.rules import RULES, Rule, UnknownRuleError
+from spectr_verify.rules import RULES, Rule, RuleError
 
 
 def load_rule(spec: str) -> Rule:
@@ -26,13 +27,13 @@ def load_rule(spec: str) -> Rule:
         spec: a registered name, ``package.module:function`` or ``path/file.py:function``.
 
     Raises:
-        UnknownRuleError: nothing is there; the message says what was looked for and what there is.
+        RuleError: nothing is there; the message says what was looked for and what there is.
     """
     if spec in RULES:
         return RULES[spec]
     source, separator, attribute = spec.rpartition(":")
     if not separator or not source or not attribute:
-        raise UnknownRuleError(
+        raise RuleError(
             f"no rule is called {spec!r}; the registered ones are {', '.join(RULES)}. "
             "Your own is named as module:function or file.py:function"
         )
@@ -40,13 +41,13 @@ def load_rule(spec: str) -> Rule:
     try:
         found: object = attrgetter(attribute)(module)
     except AttributeError:
-        raise UnknownRuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}") from None
+        raise RuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}") from None
     except Exception as error:  # the user's code may answer look-ups itself
-        raise UnknownRuleError(f"{spec}: looking it up failed: {type(error).__name__}: {error}") from error
+        raise RuleError(f"{spec}: looking it up failed: {type(error).__name__}: {error}") from error
     if isinstance(found, Rule):
-        return found
+        return replace(found, name=spec)  # by which it can be found again, and told from others
     if not callable(found) or isinstance(found, type):
-        raise UnknownRuleError(
+        raise RuleError(
             f"{spec}: {attribute!r} is of type {type(found).__name__}; it must be a function (round, chance) or a Rule"
         )
     return Rule(spec, found, summary="given by the user")
@@ -67,7 +68,7 @@ def _import(source: str, spec: str) -> ModuleType:
     try:
         return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
     except (Exception, SystemExit) as error:  # the user's code may raise anything, a script may even exit
-        raise UnknownRuleError(f"{spec}: importing {source} failed: {type(error).__name__}: {error}") from error
+        raise RuleError(f"{spec}: importing {source} failed: {type(error).__name__}: {error}") from error
 
 
 def _import_module(name: str) -> ModuleType:

@@ -6,12 +6,17 @@ that was rejected is tried again when another draft repeats it, and whether late
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import emit, on_path, or_target, ratio, stopping_law
+from spectr_verify.rules._path import any_of, emit, on_path, or_target, ratio, stopping_law
+
+Correction = Callable[[Tensor, Tensor, int], Tensor]
+"""Target law [.., V], ratios r(vc) [.., V] and K to the weights of the correction [.., V]."""
 
 
 def spectr_gbv_published(round: Round, chance: Chance) -> Emission:
@@ -54,7 +59,7 @@ def _released_correction(target: Tensor, r: Tensor, drafts: int) -> Tensor:
     return target * (1 - r**drafts).to(target.dtype)
 
 
-def _scan(round: Round, chance: Chance, *, retry_whole: bool, correction) -> Emission:  # type: ignore[no-untyped-def]
+def _scan(round: Round, chance: Chance, *, retry_whole: bool, correction: Correction) -> Emission:
     B, K, L = round.drafts.shape
     success = acceptance(round)
     seen = _shared_prefix(round.drafts)  # [B, K, L]: an earlier draft showed this sub-block
@@ -93,11 +98,11 @@ def acceptance(round: Round) -> Tensor:
     K = round.num_drafts
     P = _prefix_probs(round.draft_probs, round.drafts)
     Q = _prefix_probs(round.target_probs[:, :, :-1], round.drafts)
-    C = Q * _any_of(torch.where(Q > 0, ratio(P, Q), 1.0).clamp(max=1.0), K)
-    s = _any_of(P, K)
+    C = Q * any_of(torch.where(Q > 0, ratio(P, Q), 1.0).clamp(max=1.0), K)
+    s = any_of(P, K)
     p, q = round.draft_probs[:, :, 1:], round.target_probs[:, :, 1:-1]
     r = _child_ratio(P[..., 1:-1], Q[..., 1:-1], p, q)
-    children = (Q[..., 1:-1, None] * q * _any_of(r, K)).sum(dim=-1)
+    children = (Q[..., 1:-1, None] * q * any_of(r, K)).sum(dim=-1)
     inner = ratio((C[..., 1:-1] - children).clamp(min=0.0), s[..., 1:-1] - children)
     whole = ratio(C[..., -1:], s[..., -1:])
     return torch.cat([inner, whole], dim=-1).clamp(0.0, 1.0)
@@ -114,11 +119,6 @@ def _child_ratio(P: Tensor, Q: Tensor, p: Tensor, q: Tensor) -> Tensor:
     below = Q[..., None] * q.to(torch.float64)
     above = P[..., None] * p.to(torch.float64)
     return torch.where(below > 0, ratio(above, below).clamp(max=1.0), 1.0)
-
-
-def _any_of(probability: Tensor, count: int) -> Tensor:
-    """1 - (1 - x)^K without cancellation."""
-    return -torch.expm1(count * torch.log1p(-probability.clamp(max=1.0)))
 
 
 def _shared_prefix(drafts: Tensor) -> Tensor:

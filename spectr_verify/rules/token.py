@@ -19,4 +19,4 @@ def token(round: Round, chance: Chance) -> Emission:
     accept = ratio(on_path(q[:, :-1], tokens), on_path(p, tokens)).clamp(max=1.0)
     stops = stop_at_first_rejection(accept)
     stop = stop_on_path(stops, torch.ones_like(stops), p, q, chance)
-    return emit(round, torch.zeros_like(stop.length), stop.length, chance.categorical(stop.correction))
+    return emit(round, torch.zeros_like(stop.accepted), stop.accepted, chance.categorical(stop.correction))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spectr_verify.audit import claims
+from spectr_verify.audit import judge_claims
 
 
 def test_every_claim_gets_the_finding_that_is_known() -> None:
-    findings = {(finding.claim, finding.rule): finding for finding in claims()}
+    findings = {(finding.claim, finding.rule): finding for finding in judge_claims()}
     verdicts = {key: finding.holds for key, finding in findings.items()}
     published, released, race = "spectr-gbv-published", "spectr-gbv-released", "block-race"
     one = "the text of one round follows the target"

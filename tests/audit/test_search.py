@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
@@ -57,7 +58,8 @@ def test_greedy_block_without_its_modification_is_found_biased_though_its_first_
 
 
 def test_best_of_k_is_found_biased() -> None:
-    report = audit(load_rule("examples/best_of_k.py:best_of_k"))
+    examples = Path(__file__).parent.parent.parent / "examples"
+    report = audit(load_rule(f"{examples}/best_of_k.py:best_of_k"))
     assert report.counterexample is not None
     assert report.counterexample.instance.drafts == 2
 
@@ -93,6 +95,29 @@ def test_given_instances_are_judged_alone() -> None:
     assert report.judged == 1
     assert report.counterexample is not None
     assert report.counterexample.instance is where
+
+
+LATER = """{"name": "later", "drafts": 2, "length": 1, "draft": [[["1/2", "1/2"]], [["1/2", "1/2"], ["1/2", "1/2"]]],
+"target": [[["1/2", "1/2"]], [["1/3", "2/3"], ["1/3", "2/3"]]]}"""
+
+
+def test_a_given_pair_is_judged_after_every_context() -> None:
+    """The first round is right, the models being equal there; the second, after any token, is not."""
+    where = Instance.of(read_pairs(LATER)[0])
+    rule = RULES["spectr-gbv-released"]
+    assert judge(rule, where).lossless
+    report = audit(rule, instances=[where])
+    assert report.counterexample is not None
+    assert report.counterexample.stage is Stage.LATER_ROUNDS
+    assert report.wrong is not None
+    assert len(report.wrong.tokens) == 2
+    assert audit(RULES["block-race"], instances=[where]).lossless
+
+
+def test_only_a_shrunk_counterexample_is_called_the_smallest() -> None:
+    where = Instance.of(read_pairs(LATER)[0])
+    assert not audit(RULES["spectr-gbv-released"], instances=[where]).shrunk
+    assert audit(RULES["spectr-gbv-released"], max_examples=20).shrunk
 
 
 def test_a_broken_rule_gets_no_verdict_but_the_pair_it_broke_on() -> None:

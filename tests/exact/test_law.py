@@ -168,7 +168,7 @@ def test_too_many_draft_tuples_are_refused_before_the_rule_runs() -> None:
         raise AssertionError("the rule ran")
 
     with pytest.raises(LimitError, match=r"256 draft tuples.*limit is 100.*L=2 with K=3"):
-        round_law(Rule("never", never), HALVES, 2, 4, limits=Limits(drafts=100))
+        round_law(Rule("never", never), HALVES, 2, 4, limits=Limits(tuples=100))
 
 
 def test_too_many_worlds_are_refused_while_they_are_few() -> None:

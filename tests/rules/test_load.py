@@ -13,7 +13,7 @@ import pytest
 
 from spectr_verify.errors import InputError
 from spectr_verify.exact import round_law
-from spectr_verify.rules import RULES, Rule, UnknownRuleError
+from spectr_verify.rules import RULES, Rule, RuleError
 from spectr_verify.rules.load import load_rule
 from toy_models import family_pairs
 
@@ -111,7 +111,7 @@ def test_an_installed_module_is_found() -> None:
 def test_a_rule_object_is_taken_as_it_is(folder: Path) -> None:
     write(folder / "mine.py", MINE)
     rule = load_rule("mine.py:stateful")
-    assert (rule.name, rule.kind, rule.max_drafts) == ("mine", "stateful", 1)
+    assert (rule.name, rule.kind, rule.max_drafts) == ("mine.py:stateful", "stateful", 1)
     assert law_of(rule) == law_of(RULES["greedy-block"])
 
 
@@ -172,7 +172,7 @@ def test_the_search_path_is_left_as_it_was(folder: Path, spec: str) -> None:
     write(folder / "mine.py", MINE)
     write(folder / "broken.py", "1 / 0")
     before = sys.path.copy()
-    with suppress(UnknownRuleError):
+    with suppress(RuleError):
         load_rule(spec)
     assert sys.path == before
 
@@ -187,7 +187,7 @@ def test_paths_that_the_file_itself_adds_stay(folder: Path) -> None:
 
 
 def refusal(spec: str) -> str:
-    with pytest.raises(UnknownRuleError) as refused:
+    with pytest.raises(RuleError) as refused:
         load_rule(spec)
     assert isinstance(refused.value, InputError)
     return str(refused.value)

@@ -16,7 +16,7 @@ from spectr_verify.chance import Sampled
 from spectr_verify.exact import round_law, text_law, total_variation
 from spectr_verify.exact.tables import round_builder
 from spectr_verify.rounds import Round, check_emission
-from spectr_verify.rules import RULES, Rule, UnknownRuleError, get_rule
+from spectr_verify.rules import RULES, Rule
 from spectr_verify.rules.spectr_gbv import acceptance
 from spectr_verify.rules.tournament import winner_law, winning_draft
 from toy_models import ToyPair, family_pairs, read_pairs, recorded_pairs
@@ -280,11 +280,6 @@ def test_identical_models_accept_everything_and_disjoint_ones_nothing() -> None:
     for name in RULES:
         apart = round_law(RULES[name], by_name["disjoint"], 2, 2)
         assert apart.expected_accepted == pytest.approx(0, abs=1e-12), name
-
-
-def test_unknown_rules_are_refused_with_what_there_is() -> None:
-    with pytest.raises(UnknownRuleError, match="block-race"):
-        get_rule("blockrace")
 
 
 def test_a_stateful_rule_must_bring_its_modified_target() -> None:
