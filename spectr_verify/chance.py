@@ -107,12 +107,13 @@ class Enumerated:
 
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
-        return self._answer(weights, check_weights(weights))
+        total = check_weights(weights)
+        return self._answer(weights.detach(), total.detach())
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
         check_intervals(low, high)
-        law = smallest_uniform_law(low, high)
+        law = smallest_uniform_law(low.detach(), high.detach())
         return self._answer(law, torch.ones_like(law[:, 0]))
 
     def _answer(self, weights: Tensor, total: Tensor) -> Tensor:

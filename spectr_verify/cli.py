@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from spectr_verify import __version__
 from spectr_verify.errors import InputError
@@ -51,10 +54,15 @@ def _writable(path: Path | None) -> Path | None:
     """Refuse an unusable output file before the work, not after it."""
     if path is None or path == STANDARD_OUTPUT:
         return path
-    folder = path.resolve().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise typer.BadParameter(f"{path} cannot be written: it is a folder, or its folder is missing or not writeable")
-    return path
+    try:
+        if path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
+            raise typer.BadParameter(
+                f"{path} cannot be written: it is not a file that may be replaced; - is the output"
+            )
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            return path
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}") from error
 
 
 Json = Annotated[
@@ -88,6 +96,10 @@ def _options(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Acceptance rules for speculative decoding: exact laws, bounds, audits."""
+
+
+class Biased(Exception):  # noqa: N818 - a verdict, not an error
+    """An audit's verdict on its way to the exit status, which nothing else may use."""
 
 
 @app.command()
@@ -180,15 +192,21 @@ def audit(
     With --pairs only those are judged, over text that has a round after every context that their tables tell apart;
     without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite.
     """
+    from hypothesis.configuration import set_hypothesis_home_dir
+
     from spectr_verify.audit import audit as run_audit
     from spectr_verify.report.tables import audit_text, reproduction
     from spectr_verify.rules.load import load_rule
 
+    # Hypothesis keeps files of its own, which have no business in the user's folder.
+    set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "spectr-verify-hypothesis")
     with _progress() as progress:
         report = run_audit(
             load_rule(rule),
             instances=_instances(pairs, drafts, length, seed) if pairs else None,
             tokens=tokens,
+            length=length,
+            drafts=drafts,
             seed=seed,
             max_examples=examples,
             dtype=_dtype(dtype),
@@ -216,7 +234,7 @@ def audit(
         },
     )
     if not report.lossless:
-        raise typer.Exit(STATUS_BIASED)
+        raise Biased
 
 
 @app.command()
@@ -256,17 +274,33 @@ def claims(seed: Seed = 0, json_file: Json = None) -> None:
 
 
 def main() -> None:
-    """Run the command line; refusals are printed as one message and end with status 2."""
+    """Run the command line; refusals are printed as one message and end with status 2.
+
+    Status 1 is the verdict "biased" and nothing else: whatever else would end with it ends with another.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that cannot be printed must not hide a verdict
+    sys.exit(_status())
+
+
+def _status() -> int:
     try:
         app()
+    except Biased:
+        return STATUS_BIASED
     except (InputError, TableError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(STATUS_REFUSED)
+        Console(stderr=True, soft_wrap=True).print(Text(f"error: {error}", style="red"))
+        return STATUS_REFUSED
     except KeyboardInterrupt:
-        sys.exit(STATUS_INTERRUPTED)
-    except Exception:  # a fault of this program must not end with the status of a verdict
+        return STATUS_INTERRUPTED
+    except SystemExit as end:  # typer's own; it ends with 1 when the output is closed
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else STATUS_BROKEN
+        return STATUS_BROKEN if code == STATUS_BIASED else code
+    except BaseException:  # a fault of this program must not end with the status of a verdict
         traceback.print_exc()
-        sys.exit(STATUS_BROKEN)
+        return STATUS_BROKEN
+    return 0
 
 
 def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int) -> list[Instance]:
@@ -318,4 +352,4 @@ def _console(json_file: Path | None, *, soft_wrap: bool = False) -> Console:
 def _progress() -> Iterator[Any]:
     """A line on the terminal that says what is being done; nothing where there is no terminal."""
     with Console(stderr=True).status("starting") as status:
-        yield lambda line: status.update(line)
+        yield lambda line: status.update(Text(line))

@@ -164,7 +164,8 @@ def check_emission(round: Round, emission: object) -> Emission:
         ("draft", emission.draft, (B,)),
     )
     for name, value, shape in shapes:
-        if not isinstance(value, Tensor) or tuple(value.shape) != shape or value.dtype != torch.int64:
+        right_form = isinstance(value, Tensor) and tuple(value.shape) == shape and value.dtype == torch.int64
+        if not right_form or value.device != round.drafts.device or value.layout != torch.strided:
             raise EmissionError(
                 f"Emission.{name} must be an int64 tensor of shape {list(shape)}; it is {_describe(value)}"
             )

@@ -270,3 +270,90 @@ def test_no_color_is_respected() -> None:
             timeout=60,
         )
         assert ("\x1b[32m" in done.stdout) is coloured
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]x[/red]", "\u2603", "x" * 150])
+def test_any_printable_name_is_shown_and_hides_no_verdict(name: str) -> None:
+    pair = PAIR.replace('"small"', json.dumps(name))
+    status, printed, _ = run("compare", "--pairs", pair, "--rule", "block-race")
+    assert status == 0
+    assert "lossless" in printed
+    assert name[:30] in printed
+
+
+def test_a_closed_output_does_not_look_like_a_verdict() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "audit", "block-race", "--pairs", PAIR], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) not in (0, 1, 2)
+
+
+USER_FAULTS = {
+    "base": "class B(BaseException): pass\ndef rule(r, c): raise B('x')\n",
+    "exit": "def rule(r, c): raise SystemExit(1)\n",
+    "import": "raise GeneratorExit\n",
+    "unprintable": "class E(Exception):\n    def __str__(self): raise ValueError\ndef rule(r, c): raise E\n",
+    "fork": "import torch\nfrom spectr_verify.chance import Fork\ndef rule(r, c): raise Fork(torch.ones(1))\n",
+    "gradient": "def rule(r, c): return c.categorical(r.target_probs[:, 0, 0].requires_grad_())\n",
+    "many": "import torch\ndef rule(r, c): return c.categorical(torch.ones(r.rows, 3_000_000))\n",
+}
+
+
+@pytest.mark.parametrize("fault", list(USER_FAULTS))
+def test_whatever_a_users_rule_does_it_is_refused_and_not_judged(fault: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(USER_FAULTS[fault])
+    status, printed, told = run("audit", "mine.py:rule", "--pairs", PAIR, "--max-worlds", "1000", cwd=tmp_path)
+    assert status == 2
+    assert "error: " in told
+    assert "mine.py" in told
+    assert not printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bound", PAIR.replace('"1/3"', '"1e-300000000"')],
+        ["bound", PAIR.replace('"drafts": 2', '"drafts": 1' + "0" * 400)],
+        ["audit", "block-race", "--pairs", PAIR.replace('"drafts": 2', '"drafts": 1000000000')],
+        ["compare", "--pairs", PAIR, "--rounds", "1000000000"],
+        ["compare", "--length", "50"],
+        ["audit", "block-race", "--drafts", "100"],
+        ["compare", "--pairs", PAIR.replace('"small"', '"\\ud800"')],
+        ["compare", "--pairs", PAIR, "--tolerance", "inf"],
+        ["compare", "--pairs", PAIR, "--json", "/dev/null"],
+        ["compare", "--pairs", PAIR, "--json", "x" * 300],
+    ],
+    ids=lambda arguments: " ".join(arguments)[-40:],
+)
+def test_sizes_beyond_reason_are_refused_at_once(arguments: list[str]) -> None:
+    status, _, told = run(*arguments)
+    assert status == 2
+    assert len(told) < 2000
+
+
+def test_audit_looks_at_the_sizes_it_is_given(tmp_path: Path) -> None:
+    """Wrong for three drafts and three tokens only: outside what is looked at without being asked."""
+    (tmp_path / "mine.py").write_text(
+        "from spectr_verify.rules import RULES\n"
+        "def rule(r, c):\n"
+        "    wrong = r.num_drafts >= 3 and r.vocab >= 3\n"
+        "    return RULES['typical' if wrong else 'block-race'].verify(r, c)\n"
+    )
+    status, printed, _ = run("audit", "mine.py:rule", "--examples", "20", cwd=tmp_path)
+    assert status == 0
+    assert "V 2 to 4, L 1 to 2, K 1 to 3" in printed
+    assert run("audit", "mine.py:rule", "--drafts", "3", "--length", "1", "--examples", "20", cwd=tmp_path)[0] == 1
+    assert not (tmp_path / ".hypothesis").exists()
+
+
+def test_rules_of_one_name_keep_rows_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from spectr_verify.rules import RULES, Rule\n"
+        "A = Rule('block', RULES['typical'].verify)\nB = Rule('block', RULES['token'].verify, max_drafts=1)\n"
+    )
+    rules = ["--rule", "block", "--rule", "mine.py:A", "--rule", "mine.py:B"]
+    _, printed, _ = run("compare", "--pairs", PAIR, *rules, cwd=tmp_path)
+    verdicts = {line.split()[0]: line.split()[2] for line in printed.splitlines() if "stateless" in line}
+    assert verdicts == {"block": "lossless", "mine.py:A": "biased", "mine.py:B": "lossless"}

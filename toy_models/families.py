@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from math import floor, log2
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toy_models.tables import Floats, TableError, TableModel, ToyPair
+
+LARGEST_LEVEL = 2**22
+"""Most probabilities in the last level of a table that a family draws."""
 
 Family = Callable[[np.random.Generator, int, int], ToyPair]
 Tokens = list[NDArray[np.int64]]
@@ -146,9 +150,13 @@ def family_pairs(seed: int, vocab: int, length: int) -> list[ToyPair]:
     Raises:
         TableError: ``vocab`` is less than 2, ``length`` less than 1, or ``seed`` negative.
     """
-    if vocab < 2 or length < 1 or seed < 0:
+    for what, value, least in (("vocab", vocab, 2), ("length", length, 1), ("seed", seed, 0)):
+        if value < least:
+            raise TableError(f"{what} is {value}; it must be at least {least}")
+    if (length + 1) * log2(vocab) > log2(LARGEST_LEVEL):
         raise TableError(
-            f"vocab is {vocab}, length {length} and seed {seed}; they must be at least 2, 1 and 0 in this order"
+            f"tables of {vocab} tokens and length {length} have levels of more than {LARGEST_LEVEL:,} probabilities; "
+            f"the longest that fit have length {floor(log2(LARGEST_LEVEL) / log2(vocab)) - 1}"
         )
     pairs = []
     for name, family in FAMILIES.items():

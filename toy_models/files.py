@@ -100,7 +100,7 @@ def replace_file(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():
         raise TableError(f"{path}: is not a file that could be replaced; give the path of a JSON file")
     # Beside it, since only a move within one file system is a single step.
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    beside = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with beside.open("x", encoding="utf-8") as stream:
             stream.write(text)
@@ -147,6 +147,8 @@ def _pair(entry: Any, where: str, default_name: str) -> ToyPair:
         name = default_name
     elif not isinstance(name, str):
         raise TableError(f'{where}: "name" must be a text, found {_kind(name)}')
+    elif not name.isprintable():
+        raise TableError(f'{where}: "name" must be one line of printable characters, found {name!r}')
     named = f"{where} ({name!r})"
     draft, target = _model(entry, "draft", named), _model(entry, "target", named)
     drafts, length, vocab = (_count(entry, key, named) for key in ("drafts", "length", "vocab"))

@@ -6,6 +6,7 @@ A law is a row of V probabilities. Prefixes of one length stand in lexicographic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,10 @@ Fractions = tuple[tuple[tuple[Fraction, ...], ...], ...]
 
 SUM_TOLERANCE = 1e-6
 """How far from 1 a law written in floats may sum; it is then divided by its sum. Fractions must be exact."""
+
+
+MAX_DRAFTS = 10**9
+"""More is a slip of the pen, and would not fit the numbers that are computed with it."""
 
 
 class TableError(ValueError):
@@ -234,6 +239,8 @@ class ToyPair:
         """
         if drafts is not None and drafts < 1:
             raise TableError(f"pair {self.name!r}: drafts (K) is {drafts}; it must be at least 1")
+        if drafts is not None and drafts > MAX_DRAFTS:
+            raise TableError(f"pair {self.name!r}: drafts (K) is above {MAX_DRAFTS:,}; take fewer")
         if length is not None and length < 1:
             raise TableError(f"pair {self.name!r}: length (L) is {length}; it must be at least 1")
         if length is not None and length > self.max_length:
@@ -286,7 +293,7 @@ def _check_exact_laws(fractions: Fractions) -> None:
                 raise TableError(f"{_at(depth, row)}: the probability {min(law)} is negative")
             if sum(law) != 1:
                 raise TableError(
-                    f"{_at(depth, row)}: the fractions sum to {sum(law)}, not to 1; exact laws must be exact"
+                    f"{_at(depth, row)}: the fractions sum to {_short(sum(law))}, not to 1; exact laws must be exact"
                 )
 
 
@@ -343,6 +350,8 @@ def _entry(entry: Any, where: str) -> float | Fraction:
         raise TableError(f'{where}: {_shown(entry)} is not a number or a fraction in a string such as "3/7"')
     if isinstance(entry, float):
         return entry
+    if isinstance(entry, str) and (len(entry) > 700 or any(len(e) > 4 for e in re.findall(r"[eE]([+-]?\d+)", entry))):
+        raise TableError(f"{where}: {_shown(entry)} has too many digits; no probability needs an exponent beyond -999")
     try:
         fraction = Fraction(entry)
     except (ValueError, ZeroDivisionError) as error:
@@ -350,6 +359,11 @@ def _entry(entry: Any, where: str) -> float | Fraction:
     if not 0 <= fraction <= 1:
         raise TableError(f"{where}: {_shown(entry)} is not a probability; it must lie between 0 and 1")
     return fraction
+
+
+def _short(fraction: Fraction) -> str:
+    """A fraction, or about what it is where it would fill the screen."""
+    return str(fraction) if fraction.denominator < 10**20 else f"about {float(fraction):.6g}"
 
 
 def _shown(value: Any) -> str:

@@ -6,9 +6,10 @@ import random
 from dataclasses import dataclass
 
 import hypothesis
+import hypothesis.strategies as st
 import torch
 
-from spectr_verify.audit.instance import Instance, builtin_suite
+from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 from spectr_verify.audit.progress import Progress
 from spectr_verify.audit.verdict import Stage, Verdict, WrongText, judge, wrong_text
 from spectr_verify.errors import InputError
@@ -16,12 +17,20 @@ from spectr_verify.exact import Limits
 from spectr_verify.rules import Rule
 from toy_models import ToyPair, strategies
 
-SMALL_PAIRS = (
-    strategies.pairs(max_vocab=3, max_length=2, max_drafts=2)
-    | strategies.pairs(max_vocab=2, max_length=2, max_drafts=3)
-    | strategies.pairs(max_vocab=4, max_length=1, max_drafts=2)
-)
-"""What Hypothesis draws from: small enough for hundreds of exact laws in seconds."""
+
+def small_pairs(length: int | None, drafts: int | None) -> st.SearchStrategy[ToyPair]:
+    """What Hypothesis draws from: small enough for hundreds of exact laws in seconds; L and K fixed if given."""
+
+    def pairs(max_vocab: int, max_length: int, max_drafts: int) -> st.SearchStrategy[ToyPair]:
+        return strategies.pairs(
+            max_vocab=max_vocab,
+            min_length=length or 1,
+            max_length=length or max_length,
+            min_drafts=drafts or 1,
+            max_drafts=drafts or max_drafts,
+        )
+
+    return pairs(3, 2, 2) | pairs(2, 2, 3) | pairs(4, 1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +39,8 @@ class AuditReport:
 
     Attributes:
         rule: what was audited.
-        judged: how many pairs a verdict was reached on.
+        judged: how many different pairs a verdict was reached on.
+        range: the sizes among them, in words.
         worst_error: largest total-variation error met.
         counterexample: a biased verdict, ``None`` if the rule was right everywhere.
         shrunk: whether that is the smallest one that Hypothesis could find.
@@ -40,6 +50,7 @@ class AuditReport:
 
     rule: Rule
     judged: int
+    range: str
     worst_error: float
     counterexample: Verdict | None
     shrunk: bool
@@ -57,7 +68,8 @@ class _Judge:
 
     def __init__(self, rule: Rule, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
         self.rule, self.dtype, self.tolerance, self.limits = rule, dtype, tolerance, limits
-        self.judged = 0
+        self.seen: set[str] = set()
+        self.sizes: list[tuple[int, int, int]] = []
         self.worst_error = 0.0
         self.earliest: Verdict | None = None
 
@@ -74,11 +86,19 @@ class _Judge:
             )
         except InputError as error:  # no verdict: the pair is what it takes to see the same again
             raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
-        self.judged += 1
+        self.seen.add(where.as_json())
+        self.sizes.append((where.pair.vocab, where.length, where.drafts))
         self.worst_error = max(self.worst_error, verdict.worst_error)
         if not verdict.lossless and (self.earliest is None or verdict.stage < self.earliest.stage):
             self.earliest = verdict
         return verdict
+
+    @property
+    def range(self) -> str:
+        """The sizes of what was judged."""
+        spans = [(min(sizes), max(sizes)) for sizes in zip(*self.sizes, strict=True)]
+        names = zip("VLK", spans, strict=True)
+        return ", ".join(f"{name} = {low}" if low == high else f"{name} {low} to {high}" for name, (low, high) in names)
 
 
 def audit(
@@ -86,6 +106,8 @@ def audit(
     *,
     instances: list[Instance] | None = None,
     tokens: int | None = None,
+    length: int | None = None,
+    drafts: int | None = None,
     seed: int = 0,
     max_examples: int = 200,
     dtype: torch.dtype = torch.float64,
@@ -103,6 +125,7 @@ def audit(
         rule: what to audit.
         instances: judge these and search no further, each over text that has a round after every context.
         tokens: with ``instances``: the length of that text instead.
+        length, drafts: L and K of the drawn pairs and of the suite; by default 1 or 2 and 1 to 3, and 2 and 2.
         seed: of the search and of the families in the suite.
         max_examples: how many pairs Hypothesis draws.
         dtype, tolerance, limits: as ``judge``.
@@ -115,29 +138,31 @@ def audit(
     shrunk = None
     if instances is None:
         progress(f"searching {max_examples} drawn pairs")
-        shrunk = _search(look, seed, max_examples)
-    suite = builtin_suite(seed) if instances is None else instances
+        shrunk = _search(look, small_pairs(length, drafts), seed, max_examples)
+    suite = builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS) if instances is None else instances
     for number, where in enumerate(suite):
         progress(f"pair {number + 1} of {len(suite)}: {where.pair.name}")
         look(where, None if instances is None else tokens or where.tokens_of_every_round)
     biased = shrunk or look.earliest
     wrong = None if biased is None else wrong_text(biased)
-    return AuditReport(rule, look.judged, look.worst_error, biased, shrunk is not None, wrong, seed)
+    return AuditReport(rule, len(look.seen), look.range, look.worst_error, biased, shrunk is not None, wrong, seed)
 
 
-def _search(look: _Judge, seed: int, max_examples: int) -> Verdict | None:
+def _search(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_examples: int) -> Verdict | None:
     """Draw pairs; if any was biased, let Hypothesis find the smallest that is wrong as early in the text.
 
     A wrong first token is the plainest fault, so it is looked for first; when none turns up, the search is run again
     for the earliest fault that did.
     """
-    smallest = _smallest(look, Stage.FIRST_TOKEN, seed, max_examples)
+    smallest = _smallest(look, pairs, Stage.FIRST_TOKEN, seed, max_examples)
     if smallest is None and look.earliest is not None:
-        smallest = _smallest(look, look.earliest.stage, seed, max_examples) or look.earliest
+        smallest = _smallest(look, pairs, look.earliest.stage, seed, max_examples) or look.earliest
     return smallest
 
 
-def _smallest(look: _Judge, stage: Stage, seed: int, max_examples: int) -> Verdict | None:
+def _smallest(
+    look: _Judge, pairs: st.SearchStrategy[ToyPair], stage: Stage, seed: int, max_examples: int
+) -> Verdict | None:
     """The smallest drawn pair whose law is wrong at ``stage`` or earlier."""
     settings = hypothesis.settings(
         max_examples=max_examples,
@@ -155,7 +180,7 @@ def _smallest(look: _Judge, stage: Stage, seed: int, max_examples: int) -> Verdi
         return verdict(pair).stage <= stage
 
     try:
-        found = hypothesis.find(SMALL_PAIRS, wrong, settings=settings, random=random.Random(seed))
+        found = hypothesis.find(pairs, wrong, settings=settings, random=random.Random(seed))
     except hypothesis.errors.NoSuchExample:
         return None
     return verdict(found)

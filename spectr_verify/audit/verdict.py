@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def judge(
     if dtype not in TOLERANCE:
         raise InputError(f"rules are judged in float64 or float32, not in {dtype}")
     allowed = TOLERANCE[dtype] if tolerance is None else tolerance
-    if not allowed >= 0:
+    if not 0 <= allowed < inf:
         raise InputError(f"the tolerance is {allowed}; it must be a number from 0 on")
     pair, K, L = instance.pair, instance.drafts, instance.length
     round = round_law(rule, pair, L, K, dtype=dtype, limits=limits)

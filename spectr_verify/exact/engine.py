@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from spectr_verify.exact.limits import Limits
+from spectr_verify.errors import said
+from spectr_verify.exact.limits import LimitError, Limits
 from spectr_verify.exact.tables import (
     Ints,
     along_every_path,
@@ -24,6 +25,9 @@ from spectr_verify.rounds import EmissionError, check_round
 from spectr_verify.rules import Rule
 from toy_models import ToyPair
 from toy_models.tables import Floats
+
+MAX_DRAFTS = 1000
+"""Most drafts a round; far beyond what fits, and small enough to count with."""
 
 ROUND_BYTES = 4_000_000
 """Size of the rounds that one vectorised run of a rule gets: small enough to stay in the processor's cache."""
@@ -48,8 +52,12 @@ class Engine:
     """
 
     def __init__(self, rule: Rule, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype, limits: Limits) -> None:
-        """Raises ``TableError`` if K or L is out of range for the pair."""
+        """Raises ``TableError`` if K or L is out of range for the pair, ``LimitError`` if K is beyond counting."""
         pair.check_size(length, drafts)
+        if drafts > MAX_DRAFTS:
+            raise LimitError(
+                f"pair {pair.name!r}: drafts (K) is {drafts:,}; exact laws are enumerated up to {MAX_DRAFTS}"
+            )
         self.rule, self.pair, self.dtype, self.limits = rule, pair, dtype, limits
         self.V, self.L, self.K = pair.vocab, length, rule.used_drafts(drafts)
         self.what = f"rule {rule.name!r} on pair {pair.name!r}"
@@ -72,29 +80,36 @@ class Engine:
         if self.rule.modified_target is None:
             return target
         C, L, V = target[0].shape[0], self.L, self.V
-        tokens = digits(np.tile(np.arange(V ** (L - 1)) * V, C), L, V)  # the last token stands for none
         p, q = (torch.from_numpy(along_every_path(levels[:L])).to(self.dtype) for levels in (draft, target))
+        tokens = digits(np.tile(np.arange(V ** (L - 1)) * V, C), L, V)
         weights = self._modified(torch.from_numpy(tokens), p, q)
+        # No law depends on the last token, so it may be any other.
+        tokens[:, -1] = V - 1
+        again = self._modified(torch.from_numpy(tokens), p, q)
         modified = from_every_path(weights, C)
-        if not np.allclose(along_every_path(modified), weights, rtol=1e-5, atol=1e-9):
+        exact = 1e-12 if self.dtype == torch.float64 else 1e-6
+        if not all(np.allclose(along_every_path(modified), one, rtol=exact, atol=0) for one in (weights, again)):
             raise EmissionError(
                 f"{self.what}: modified_target gives one position different laws after the same tokens; the law at "
-                "position i may depend on the first i tokens only"
+                "position i may depend on the first i tokens only, and on no chance"
             )
         return [_normalised(laws, plain) for laws, plain in zip(modified, target, strict=False)] + [target[L]]
 
     def _modified(self, tokens: torch.Tensor, p: torch.Tensor, q: torch.Tensor) -> Floats:
         assert self.rule.modified_target is not None
         try:
-            weights = self.rule.modified_target(tokens, p, q, self.K)
-        except (Exception, SystemExit) as error:  # the rule is anybody's code
-            raise EmissionError(f"{self.what}: modified_target raised {type(error).__name__}: {error}") from error
-        right_form = isinstance(weights, torch.Tensor) and weights.shape == q.shape
-        if not right_form or not (torch.isfinite(weights) & (weights >= 0)).all():
+            weights = self.rule.modified_target(tokens, p.clone(), q.clone(), self.K)
+            right_form = isinstance(weights, torch.Tensor) and weights.shape == q.shape and weights.is_floating_point()
+            found: Floats = weights.detach().to(torch.float64).numpy() if right_form else np.full(1, np.nan)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the rule is anybody's code
+            raise EmissionError(f"{self.what}: modified_target raised {said(error)}") from error
+        if not (np.isfinite(found) & (found >= 0)).all():
             raise EmissionError(
-                f"{self.what}: modified_target must return finite weights, none negative, of shape {list(q.shape)}"
+                f"{self.what}: modified_target must return finite floating-point weights, none negative, of shape "
+                f"{list(q.shape)}"
             )
-        found: Floats = weights.to(torch.float64).numpy()
         return found
 
     def check_tuples(self, tables: Iterable[list[Floats]], part: str) -> None:
@@ -109,6 +124,7 @@ class Engine:
     def emissions(self, draft: list[Floats], target: list[Floats]) -> list[Floats]:
         """Law of the emission after each of C contexts: ``[t]`` is float64 [C, V**(t+1)], of t+1 tokens."""
         C, K, L, V = target[0].shape[0], self.K, self.L, self.V
+        self.limits.check_entries(C * V ** (L + 1), self.what)
         offsets = np.cumsum([0, *(V ** (t + 1) for t in range(L + 1))])
         law = np.zeros(C * offsets[-1])
         chunk = max(64, ROUND_BYTES // (K * (2 * L + 1) * V * 8))
@@ -116,7 +132,7 @@ class Engine:
         for context, drafted, weight in draft_tuples(draft, K, chunk):
             build = round_builder(context, drafted, draft, target, self.dtype)
             check_round(build(torch.arange(len(context))))
-            for batch in worlds(self.rule, build, len(context), chunk):
+            for batch in worlds(self.rule, build, len(context), chunk, self.limits):
                 row = batch.row.numpy()
                 tokens, accepted = batch.emission.tokens.numpy(), batch.emission.length.numpy() - 1
                 place = context[row] * offsets[-1] + offsets[accepted] + index(tokens, V)
@@ -131,5 +147,6 @@ class Engine:
 
 
 def _normalised(weights: Floats, plain: Floats) -> Floats:
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), plain)
+    largest = weights.max(axis=-1, keepdims=True)
+    scaled = weights / np.where(largest > 0, largest, 1.0)  # the sum of finite weights could be infinite
+    return np.where(largest > 0, scaled / np.where(largest > 0, scaled.sum(axis=-1, keepdims=True), 1.0), plain)

@@ -229,6 +229,8 @@ class _Writer:
     def __init__(self, engine: Engine, tokens: int) -> None:
         self.engine, self.tokens = engine, tokens
         engine.limits.check_texts(engine.V, tokens, engine.what)
+        contexts = sum(engine.V**position for position in range(tokens))
+        engine.limits.check_entries(contexts * engine.V ** (engine.L + 1), engine.what)
         engine.check_tuples(self._every_draft(), f"the law of {tokens} tokens")
         self.text = np.zeros(engine.V**tokens)
         self.starts = [_Starts() for _ in range(tokens)]

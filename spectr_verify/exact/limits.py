@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log10
+from math import log2, log10
 
 from spectr_verify.errors import InputError
 
@@ -48,7 +48,7 @@ class Limits:
         sizes = [f"L={shorter} with K={k}" for shorter, k in fitting.items() if k > 0]
         raise LimitError(
             f"{what} with V={V}, L={L}, K={K} has {_shown(count(L, K))} draft tuples; the limit is {self.tuples:,}. "
-            f"What fits: {', '.join(sizes) or 'no K and L of this pair'}. Or raise the limit."
+            f"What fits: {', '.join(sizes) or 'no K and L of this pair'}. Or raise the limit (--max-tuples)."
         )
 
     def _most_drafts(self, count: Callable[[int, int], int], L: int, K: int) -> int:
@@ -61,19 +61,31 @@ class Limits:
             raise LimitError(
                 f"{what}: the rule's random choices make about {_shown(expected)} worlds "
                 f"({finished:,} enumerated so far); the limit is {self.worlds:,}. "
-                "Use a smaller K or L, or fewer tokens of text, or raise the limit."
+                "Use a smaller K or L, or fewer tokens of text, or raise the limit (--max-worlds)."
+            )
+
+    def check_entries(self, count: int, what: str) -> None:
+        """Raise ``LimitError`` if the emission laws of all contexts have too many entries together."""
+        if count > self.worlds:
+            raise LimitError(
+                f"{what}: the laws of what its rounds emit have {_shown(count)} entries; the limit, that of worlds, is "
+                f"{self.worlds:,}. Use a smaller L, or fewer tokens of text, or raise the limit (--max-worlds)."
             )
 
     def check_texts(self, V: int, tokens: int, what: str) -> None:
         """Raise ``LimitError`` if an array over all texts of that many tokens is too large."""
-        if V**tokens > self.texts:
+        if tokens * log2(V) > 63 or V**tokens > self.texts:
             fits = 0
             while V ** (fits + 1) <= self.texts:
                 fits += 1
             raise LimitError(
-                f"{what}: there are {_shown(V**tokens)} texts of {tokens:,} tokens with V={V}; the limit is "
-                f"{self.texts:,}, which texts of {fits} tokens keep. Or raise the limit."
+                f"{what}: there are {_shown_power(V, tokens)} texts of {tokens:,} tokens with V={V}; the limit is "
+                f"{self.texts:,}, which texts of {fits} tokens keep. Or raise the limit (--max-texts)."
             )
+
+
+def _shown_power(base: int, exponent: int) -> str:
+    return f"about 10^{exponent * log10(base):.0f}" if exponent * log10(base) > 15 else f"{base**exponent:,}"
 
 
 def _shown(count: int) -> str:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from spectr_verify.chance import ChanceError, Enumerated, Fork
+from spectr_verify.errors import said
+from spectr_verify.exact.limits import Limits
 from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
 
@@ -49,7 +51,9 @@ class Worlds:
     emission: Emission
 
 
-def worlds(rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int) -> Iterator[Worlds]:
+def worlds(
+    rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int, limits: Limits | None = None
+) -> Iterator[Worlds]:
     """Enumerate the worlds of ``rows`` rounds, never more than ``chunk`` at once in the rule.
 
     Args:
@@ -58,12 +62,15 @@ def worlds(rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int) 
             rule that writes into its round harms only itself.
         rows: how many rows the batch has.
         chunk: the most rows that a round may have.
+        limits: no more worlds than these allow may be open at once.
 
     Raises:
+        LimitError: the rule's choices have too many outcomes at once.
         EmissionError: the rule broke its contract, is random other than through its ``Chance``, lets its rows depend
             on each other, or asks for choices without end.
         ChanceError: the rule asked for an impossible choice.
     """
+    limits = limits or Limits()
     everything = torch.arange(rows)
     stack = [_Open(everything, torch.zeros(rows, 0, dtype=torch.int64), torch.ones(rows, dtype=torch.float64))]
     recorded = 0
@@ -77,6 +84,8 @@ def worlds(rule: Rule, build: Callable[[Tensor], Round], rows: int, chunk: int) 
         try:
             emission = _run(rule, build, batch)
         except Fork as fork:
+            outcomes = int((fork.probabilities > 0).sum())
+            limits.check_worlds(0, outcomes, f"rule {rule.name!r}")
             stack.append(batch.forked(fork.probabilities))
             recorded += stack[-1].record.numel()
             _refuse_endless(rule, stack[-1], recorded)
@@ -135,12 +144,18 @@ def _verify(rule: Rule, round: Round, chance: Enumerated) -> object:
     before = _global_randomness()
     try:
         return rule.verify(round, chance)
+    except Fork:
+        if not chance.stopped:
+            raise EmissionError(f"rule {rule.name!r} raised a Fork by itself; that is for its Chance to do") from None
+        raise
+    except KeyboardInterrupt:
+        raise
     except ChanceError as error:
         raise ChanceError(f"rule {rule.name!r}: {error}") from error
     except EmissionError as error:
         raise EmissionError(f"rule {rule.name!r}: {error}") from error
-    except (Exception, SystemExit) as error:  # the rule is anybody's code
-        raise EmissionError(f"rule {rule.name!r} raised {type(error).__name__}: {error}") from error
+    except BaseException as error:  # the rule is anybody's code
+        raise EmissionError(f"rule {rule.name!r} raised {said(error)}") from error
     finally:
         if not _same_randomness(before, _global_randomness()):
             raise EmissionError(

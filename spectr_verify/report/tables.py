@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
     from spectr_verify.bounds import BoundResult, Bounds
     from spectr_verify.rules import Rule
 
+
+LONGEST_NAME = 36
 
 OWN = "block-race"
 """This project's rule: what the paper claims of its own is no fault in it."""
@@ -46,11 +47,11 @@ def compare_table(verdicts: list[Verdict]) -> Table:
         "share of the optimum of the rule's class (with K drafts, for single-draft rules too) are means over pairs. "
         "Shares in brackets: a biased rule does not solve the problem that the optimum is of."
     )
-    by_rule: dict[str, list[Verdict]] = {}
+    by_rule: dict[Rule, list[Verdict]] = {}
     for verdict in verdicts:
-        by_rule.setdefault(verdict.rule.name, []).append(verdict)
-    for name, found in by_rule.items():
-        table.add_row(escape(name), found[0].rule.kind, *_summary(found))
+        by_rule.setdefault(verdict.rule, []).append(verdict)
+    for rule, found in by_rule.items():
+        table.add_row(_name(rule.name), rule.kind, *_summary(found))
     return table
 
 
@@ -64,7 +65,7 @@ def _summary(verdicts: list[Verdict]) -> tuple[RenderableType, ...]:
     return (
         word,
         f"{worst.worst_error:.1e}",
-        escape(worst.instance.pair.name),
+        _name(worst.instance.pair.name),
         f"{accepted:.4f}",
         f"({share})" if biased else share,
     )
@@ -72,7 +73,7 @@ def _summary(verdicts: list[Verdict]) -> tuple[RenderableType, ...]:
 
 def bounds_table(bounds: Bounds) -> Table:
     """All bounds of one pair, from the smallest closed form to the largest."""
-    title = f"{escape(bounds.pair)}: L = {bounds.length}, K = {bounds.drafts}"
+    title = f"{bounds.pair}: L = {bounds.length}, K = {bounds.drafts}"
     table = _table(title, "bound", ">E[τ]", "what it is")
     closed = bounds.closed
     rows = [
@@ -110,7 +111,7 @@ def claims_table(findings: Iterable[Finding]) -> Table:
 
 def audit_text(report: AuditReport) -> RenderableType:
     """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
-    judged = f"{report.judged} pairs judged (seed {report.seed})"
+    judged = f"{report.judged} pairs judged ({report.range}; seed {report.seed})"
     name = report.rule.name
     if report.counterexample is None:
         return Text.assemble(
@@ -130,11 +131,9 @@ def audit_text(report: AuditReport) -> RenderableType:
     if report.wrong is not None:
         wrong = report.wrong
         text = " ".join(map(str, wrong.tokens))
-        lines.append(
-            Text(
-                f"- the text «{text}» has probability {_number(wrong.produced)} and should have {_number(wrong.target)}"
-            )
-        )
+        digits = next(n for n in range(6, 18) if f"{wrong.produced:.{n}g}" != f"{wrong.target:.{n}g}" or n == 17)
+        produced, target = (_number(value, digits) for value in (wrong.produced, wrong.target))
+        lines.append(Text(f"- the text «{text}» has probability {produced} and should have {target}"))
     lines.append(Text("\nTo reproduce it:\n  " + reproduction(verdict)))
     return Group(*lines)
 
@@ -162,20 +161,26 @@ def _entry(probability: str | float) -> str:
     return probability if isinstance(probability, str) else f"{probability:.6g}"
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int) -> str:
     """A probability, as a fraction too where a small one fits to the last digits."""
     fraction = Fraction(value).limit_denominator(10_000)
     exact = abs(float(fraction) - value) < 1e-13
-    return f"{fraction} = {value:.6g}" if exact and fraction.denominator > 1 else f"{value:.6g}"
+    shown = f"{value:.{digits}g}"
+    return f"{fraction} = {shown}" if exact and fraction.denominator > 1 else shown
 
 
 def _table(title: str, *columns: str) -> Table:
     """A table without boxes; a column called ">name" is set to the right, and only the longest texts wrap."""
-    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
+    table = Table(title=Text(title), box=SIMPLE_HEAD, title_justify="left", caption_justify="left", pad_edge=False)
     for column in columns:
         right = column.startswith(">")
         table.add_column(column.lstrip(">"), justify="right" if right else "left", no_wrap="what" not in column)
     return table
+
+
+def _name(name: str) -> Text:
+    """A name of anybody's, cut where it would push the other columns out."""
+    return Text(name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…")
 
 
 def _yes_no(value: bool | None) -> Text:

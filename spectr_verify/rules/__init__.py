@@ -54,8 +54,12 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InputError(f"rule {self.name!r}: the kind is {self.kind!r}; it must be 'stateless' or 'stateful'")
-        if self.max_drafts is not None and self.max_drafts < 1:
-            raise InputError(f"rule {self.name!r}: max_drafts is {self.max_drafts}; it must be at least 1, or None")
+        if not isinstance(self.name, str):
+            raise InputError(f"the name of a rule is {self.name!r}; it must be a text")
+        if self.max_drafts is not None and not (isinstance(self.max_drafts, int) and self.max_drafts >= 1):
+            raise InputError(
+                f"rule {self.name!r}: max_drafts is {self.max_drafts}; it must be a whole number from 1 on, or None"
+            )
         if not callable(self.verify):
             raise InputError(
                 f"rule {self.name!r}: verify is {type(self.verify).__name__}; it must be a function of (round, chance)"

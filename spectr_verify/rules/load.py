@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
 
+from spectr_verify.errors import said
 from spectr_verify.rules import RULES, Rule, RuleError
 
 
@@ -67,8 +68,10 @@ def _import(source: str, spec: str) -> ModuleType:
     """Import a file or a module; whatever the user's code raises on the way becomes one plain message."""
     try:
         return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything, a script may even exit
-        raise RuleError(f"{spec}: importing {source} failed: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's code may raise anything, a script may even exit
+        raise RuleError(f"{spec}: importing {source} failed: {said(error)}") from error
 
 
 def _import_module(name: str) -> ModuleType:

@@ -74,8 +74,9 @@ def winner_law(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts
         tokens: int64 [B, n]; draft_probs, target_probs: [B, n, V].
     """
     B, n, _ = draft_probs.shape
-    below = torch.zeros(B, 1, dtype=torch.float64, device=tokens.device)  # b(v)
-    mass = torch.ones_like(below)  # P(v)
+    # b and P of the node, in units of their sum b + P: S is homogeneous, and long paths do not underflow.
+    below = torch.zeros(B, 1, dtype=torch.float64, device=tokens.device)
+    mass = torch.ones_like(below)
     laws = []
     for i in range(n):
         p, q = draft_probs[:, i].to(torch.float64), target_probs[:, i]
@@ -83,23 +84,18 @@ def winner_law(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts
         ordered = p.gather(-1, order)
         lower = torch.zeros_like(p).scatter(-1, order, ordered.cumsum(dim=-1) - ordered)
         child_below, child_mass = below + mass * lower, mass * p
-        growth = _growth(child_below, child_mass, below, mass, drafts)
-        laws.append(torch.where(p > 0, p * growth, 0.0))
+        top = child_below + child_mass
+        unit = torch.where(top > 0, top, 1.0)
+        growth = top ** (drafts - 1) * _geometric(child_below / unit, drafts) / _geometric(below, drafts)
+        laws.append(p * growth)
         token = tokens[:, i : i + 1]
-        below, mass = child_below.gather(-1, token), child_mass.gather(-1, token)
+        below, mass = (child_below / unit).gather(-1, token), (child_mass / unit).gather(-1, token)
     return torch.stack(laws, dim=1)
 
 
 def _score(p: Tensor, q: Tensor) -> Tensor:
     """q/p in float64: the order of the children (infinite where p = 0, where no draft goes)."""
     return torch.where(p > 0, q.to(torch.float64) / p.to(torch.float64), torch.inf)
-
-
-def _growth(child_below: Tensor, child_mass: Tensor, below: Tensor, mass: Tensor, drafts: int) -> Tensor:
-    """S(vc)/S(v), with the common power divided out so that it cannot underflow."""
-    top, child_top = below + mass, child_below + child_mass
-    scale = (child_top / top) ** (drafts - 1)
-    return scale * _geometric(child_below / child_top, drafts) / _geometric(below / top, drafts)
 
 
 def _geometric(x: Tensor, terms: int) -> Tensor:

@@ -30,7 +30,7 @@ def largest_denominator(report: AuditReport) -> int:
 def test_lossless_rules_are_cleared(name: str) -> None:
     report = audit(RULES[name], max_examples=30)
     assert report.lossless
-    assert report.judged >= 26 + 30
+    assert report.judged >= 26 + 10  # the suite, and drawn pairs, equal ones counted once
     assert report.worst_error <= 1e-12
 
 

@@ -39,8 +39,10 @@ def test_the_record_goes_through_json() -> None:
 
 
 def test_limits_reach_both_programs() -> None:
-    with pytest.raises(BoundError, match="more than the 5 allowed"):
-        bounds(PAIR, 2, 2, max_variables=5)
+    found = bounds(PAIR, 2, 2, max_variables=5)
+    assert (found.stateless, found.stateful) == (None, None)
+    assert found.as_dict()["stateful"] is None
+    assert found.closed == closed_forms(PAIR, 2, 2)
     with pytest.raises(BoundError, match="user_limit"):
         bounds(PAIR, 2, 2, time_limit=0.0)
 

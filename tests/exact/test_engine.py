@@ -59,8 +59,7 @@ def first_entry(weights: Tensor, value: float) -> Tensor:
 @pytest.mark.parametrize("law", [lambda rule: round_law(rule, PAIR, 3, 1), lambda rule: text_law(rule, PAIR, 3, 1, 4)])
 def test_a_modified_target_that_is_none_is_refused(modified: Modified, law: Callable[[Rule], object]) -> None:
     with pytest.raises(
-        EmissionError,
-        match=r"'mine' on .*: modified_target must return finite weights, none negative, of shape \[4, 3, 2\]",
+        EmissionError, match=r"'mine' on .*: modified_target must return finite .* of shape \[4, 3, 2\]"
     ):
         law(with_target(modified))
 

@@ -213,5 +213,36 @@ def test_a_rule_that_emits_what_it_may_not_gets_no_verdict(fault: str) -> None:
 
 def test_a_modified_target_of_the_wrong_shape_is_refused() -> None:
     rule = replace(RULES["greedy-block"], modified_target=lambda tokens, p, q, K: q[:, :1])
-    with pytest.raises(EmissionError, match="modified_target must return finite weights"):
+    with pytest.raises(EmissionError, match="modified_target must return finite floating-point weights"):
         round_law(rule, HALVES, 2, 1)
+
+
+def test_a_modified_target_that_looks_at_the_last_token_is_refused() -> None:
+    """The law at the last position must not depend on the token that stands there."""
+    greedy = RULES["greedy-block"].modified_target
+    assert greedy is not None
+
+    def peeking(tokens, p, q, K):
+        return torch.where((tokens[:, -1] == 0)[:, None, None], greedy(tokens, p, q, K), q)
+
+    with pytest.raises(EmissionError, match="after the same tokens"):
+        round_law(replace(RULES["greedy-block"], modified_target=peeking), HALVES, 2, 1)
+
+
+def test_the_size_of_a_modified_targets_weights_is_of_no_matter() -> None:
+    greedy = RULES["greedy-block"].modified_target
+    assert greedy is not None
+
+    def huge(tokens, p, q, K):
+        weights = greedy(tokens, p, q, K)
+        return weights / weights.max() * 1.7e308
+
+    assert round_law(replace(RULES["greedy-block"], modified_target=huge), HALVES, 2, 1).tv_round <= 1e-12
+
+
+def test_contexts_of_few_drafts_are_counted_too() -> None:
+    """One draft of probability one: few draft tuples, but a law of many emissions after each of many contexts."""
+    certain = [[["1", "0"]] * 2**i for i in range(9)]
+    even = [[["1/2", "1/2"]] * 2**i for i in range(9)]
+    with pytest.raises(LimitError, match="entries"):
+        text_law(RULES["greedy-block"], pair_of(certain, even), 8, 1, 20)

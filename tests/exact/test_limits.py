@@ -139,7 +139,7 @@ def test_a_rule_of_one_draft_is_counted_with_one() -> None:
         round_law(RULES["block"], pair, 2, 1000, limits=Limits(tuples=3))
 
 
-@pytest.mark.parametrize("K", [30, 1_000, 50_000])
+@pytest.mark.parametrize("K", [30, 300, 1_000])
 def test_counts_beyond_every_float_are_refused_in_words(K: int) -> None:
     pair = family_pairs(0, 2, 2)[0]
     with pytest.raises(
@@ -188,9 +188,7 @@ def test_the_worlds_that_there_are_are_the_least_limit(name: str) -> None:
     pair = family_pairs(0, 2, 2)[0]
     there_are = round_law(RULES[name], pair, 2, 2).worlds
     assert round_law(RULES[name], pair, 2, 2, limits=Limits(worlds=there_are)).worlds == there_are
-    with pytest.raises(
-        LimitError, match=rf"about {there_are:,} worlds \({there_are:,} enumerated so far\); the limit is"
-    ):
+    with pytest.raises(LimitError, match=rf"about {there_are:,} worlds .* the limit is {there_are - 1:,}\."):
         round_law(RULES[name], pair, 2, 2, limits=Limits(worlds=there_are - 1))
 
 

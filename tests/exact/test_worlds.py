@@ -14,7 +14,8 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from spectr_verify.chance import Chance, ChanceError
+from spectr_verify.chance import Chance, ChanceError, Fork
+from spectr_verify.exact import Limits
 from spectr_verify.exact.worlds import worlds
 from spectr_verify.rounds import Emission, EmissionError, Round, check_round
 from spectr_verify.rules import RULES, Rule
@@ -41,7 +42,7 @@ def rows_of(round: Round) -> Callable[[Tensor], Round]:
 def law_of(verify: Verify, round: Round, chunk: int = 10_000, name: str = "mine") -> Law:
     """Probability of each emission of each row."""
     law: Law = defaultdict(float)
-    for batch in worlds(Rule(name, verify), rows_of(round), round.rows, chunk):
+    for batch in worlds(Rule(name, verify), rows_of(round), round.rows, chunk, Limits()):
         emissions = zip(batch.emission.tokens.tolist(), batch.emission.draft.tolist(), strict=True)
         for row, weight, (tokens, draft) in zip(batch.row.tolist(), batch.weight.tolist(), emissions, strict=True):
             law[row, tuple(tokens), draft] += weight
@@ -70,7 +71,7 @@ def test_the_weights_of_each_row_sum_to_one(name: str, seed: int, B: int, K: int
     rule = RULES[name]
     round = make_round(seed, B, K if rule.max_drafts is None else 1, L, V)
     total = torch.zeros(B, dtype=torch.float64)
-    for batch in worlds(rule, rows_of(round), B, 10_000):
+    for batch in worlds(rule, rows_of(round), B, 10_000, Limits()):
         assert (batch.weight > 0).all()
         total.index_add_(0, batch.row, batch.weight)
     torch.testing.assert_close(total, torch.ones(B, dtype=torch.float64), rtol=0, atol=1e-13)
@@ -155,7 +156,7 @@ def test_the_rule_never_gets_more_rows_than_allowed(chunk: int) -> None:
         return rows_of(round)(row)
 
     round = make_round()
-    finished = [len(batch.row) for batch in worlds(Rule("spy", spy), build, 6, chunk)]
+    finished = [len(batch.row) for batch in worlds(Rule("spy", spy), build, 6, chunk, Limits())]
     assert max(seen) <= chunk
     assert max(built) <= chunk
     assert max(finished) <= chunk
@@ -188,7 +189,7 @@ def test_only_the_first_finished_piece_is_run_again() -> None:
 def test_only_unfinished_pieces_wait_in_memory() -> None:
     """Depth first: with pieces of one row, no more worlds wait than one row's choices have outcomes."""
     order: list[int] = []
-    for batch in worlds(RULES["block-race"], rows_of(make_round()), 6, 1):
+    for batch in worlds(RULES["block-race"], rows_of(make_round()), 6, 1, Limits()):
         order.extend(batch.row.tolist())
     changes = sum(a != b for a, b in pairwise(order))
     assert changes == 5
@@ -482,6 +483,35 @@ def test_whatever_a_rule_raises_is_a_refusal_that_names_it(error: BaseException,
     with pytest.raises(EmissionError, match=f"rule 'mine' raised {type(error).__name__}: '?no'?") as refusal:
         law_of(raising(error, choices), make_round())
     assert refusal.value.__cause__ is error
+
+
+class Unspeakable(Exception):  # noqa: N818 - anybody's code
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Own(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), Own("no"), GeneratorExit("no")])
+def test_exceptions_of_any_kind_are_refusals(error: BaseException) -> None:
+    with pytest.raises(EmissionError, match=f"rule 'mine' raised {type(error).__name__}"):
+        law_of(raising(error, 1), make_round())
+
+
+def test_a_rule_that_stops_itself_as_its_chance_would_is_refused() -> None:
+    law = torch.full((6, 2), 0.5, dtype=torch.float64)
+    with pytest.raises(EmissionError, match="rule 'mine' raised a Fork by itself"):
+        law_of(raising(Fork(law), 0), make_round())
+
+
+def test_weights_that_remember_how_they_were_made_are_only_numbers_here() -> None:
+    def trained(round: Round, chance: Chance) -> Emission:
+        scale = torch.tensor(2.0, requires_grad=True)
+        return one_token(chance.categorical(round.target_probs[:, 0, 0] * scale), round.length)
+
+    assert law_of(trained, make_round()) == pytest.approx(law_of(from_target, make_round()), abs=1e-15)
 
 
 def test_an_interruption_by_the_user_is_none_of_the_rules_errors() -> None:

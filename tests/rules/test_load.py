@@ -277,8 +277,9 @@ def test_a_lookup_that_raises_is_a_refusal(folder: Path) -> None:
         ({"modified_target": print}, "a stateless one must not have it"),
         ({"kind": "Stateful", "modified_target": print}, "kind is 'Stateful'; it must be 'stateless' or 'stateful'"),
         ({"kind": None}, "the kind is None"),
-        ({"max_drafts": 0}, "max_drafts is 0; it must be at least 1"),
+        ({"max_drafts": 0}, "max_drafts is 0; it must be"),
         ({"max_drafts": -1}, "max_drafts is -1"),
+        ({"max_drafts": 1.5}, "max_drafts is 1.5"),
         ({"verify": None}, "verify is NoneType; it must be a function"),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from spectr_verify.rounds import Round, check_emission
 from spectr_verify.rules import RULES, Rule
 from spectr_verify.rules.spectr_gbv import acceptance
 from spectr_verify.rules.tournament import winner_law, winning_draft
-from toy_models import ToyPair, family_pairs, read_pairs, recorded_pairs
+from toy_models import TableModel, ToyPair, family_pairs, read_pairs, recorded_pairs
 from toy_models.strategies import pairs
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden.json"
@@ -253,6 +253,31 @@ def test_the_tournament_winner_has_the_law_it_is_said_to_have(pair: ToyPair) -> 
     said = laws.gather(-1, path.drafts[:, 0, :, None])[..., 0].prod(-1).numpy()
     possible = pair.draft.joint(L) > 0
     np.testing.assert_allclose(np.where(possible, said, 0), played, atol=1e-14)
+
+
+TINY = st.sampled_from([1.0, 0.5, 1e-3, 1e-12, 1e-100, 1e-200, 1e-300, 5e-324, 0.0])
+
+
+@st.composite
+def hostile_pairs(draw: st.DrawFn) -> ToyPair:
+    """Laws whose small entries underflow along a path: two tokens, two or three levels."""
+    length = draw(st.integers(1, 2))
+
+    def model() -> TableModel:
+        entries = [[draw(TINY) for _ in range(2**i)] for i in range(length + 1)]
+        return TableModel(
+            tuple(np.array([[e, 1.0] for e in level]) / (1 + np.array(level)[:, None]) for level in entries)
+        )
+
+    return ToyPair("hostile", model(), model(), length=length, drafts=draw(st.integers(1, 3)))
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+@given(pair=hostile_pairs())
+@settings(max_examples=40)
+def test_lossless_where_products_underflow(name: str, pair: ToyPair) -> None:
+    for dtype, allowed in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        assert round_law(RULES[name], pair, pair.length, pair.drafts, dtype=dtype).tv_round <= allowed
 
 
 @given(pair=SMALL)
