@@ -11,6 +11,7 @@ from spectr_verify.exact.law import (
     total_variation,
 )
 from spectr_verify.exact.limits import LimitError, Limits
+from spectr_verify.exact.sampling import sample_round
 
 __all__ = [
     "TOTAL_TOLERANCE",
@@ -21,6 +22,7 @@ __all__ = [
     "TextLaw",
     "first_tokens",
     "round_law",
+    "sample_round",
     "text_law",
     "total_variation",
 ]

@@ -21,7 +21,7 @@ def load_rule(spec: str) -> Rule:
     """The rule that ``spec`` names.
 
     A function ``(round, chance) -> Emission`` becomes a stateless rule of any number of drafts; a ``Rule`` object is
-    taken as it is, which is how a stateful rule is given. The user's code may import what lies in the working folder
+    taken as it is but for its name, which is how a stateful rule is given. The user's code may import what lies in the working folder
     and, from a file, what lies beside it.
 
     Args:

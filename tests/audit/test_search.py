@@ -64,6 +64,14 @@ def test_best_of_k_is_found_biased() -> None:
     assert report.counterexample.instance.drafts == 2
 
 
+def test_the_examples_of_stateful_rules_are_what_they_say() -> None:
+    examples = Path(__file__).parent.parent.parent / "examples"
+    assert audit(load_rule(f"{examples}/stateful_rule.py:GREEDY"), max_examples=30).lossless
+    forgetful = audit(load_rule(f"{examples}/stateful_rule.py:FORGETFUL"), max_examples=60).counterexample
+    assert forgetful is not None
+    assert forgetful.round.tv_first_token <= 1e-12
+
+
 def test_typical_acceptance_is_found_biased_and_beyond_the_optimum() -> None:
     report = audit(RULES["typical"])
     assert report.counterexample is not None
