@@ -293,7 +293,8 @@ def _check_exact_laws(fractions: Fractions) -> None:
                 raise TableError(f"{_at(depth, row)}: the probability {min(law)} is negative")
             if sum(law) != 1:
                 raise TableError(
-                    f"{_at(depth, row)}: the fractions sum to {_short(sum(law, Fraction(0)))}, not to 1; exact laws must be exact"
+                    f"{_at(depth, row)}: the fractions sum to {_short(sum(law, Fraction(0)))}, not to 1; "
+                    "exact laws must be exact"
                 )
 
 

@@ -85,7 +85,7 @@ def worlds(
             emission = _run(rule, build, batch)
         except Fork as fork:
             outcomes = int((fork.probabilities > 0).sum())
-            limits.check_worlds(0, outcomes, f"rule {rule.name!r}")
+            limits.check_worlds(0, outcomes, f"rule {rule.name!r}, choice {batch.record.shape[1]} of one batch")
             stack.append(batch.forked(fork.probabilities))
             recorded += stack[-1].record.numel()
             _refuse_endless(rule, stack[-1], recorded)

@@ -20,9 +20,9 @@ from spectr_verify.rules import RULES, Rule, RuleError
 def load_rule(spec: str) -> Rule:
     """The rule that ``spec`` names.
 
-    A function ``(round, chance) -> Emission`` becomes a stateless rule of any number of drafts; a ``Rule`` object is
-    taken as it is but for its name, which is how a stateful rule is given. The user's code may import what lies in the working folder
-    and, from a file, what lies beside it.
+    A function ``(round, chance) -> Emission`` becomes a stateless rule of any number of drafts; a ``Rule``, which
+    is how a stateful rule is given, is taken as it is but for its name: ``spec``, by which it can be found again. The
+    user's code may import what lies in the working folder and, from a file, what lies beside it.
 
     Args:
         spec: a registered name, ``package.module:function`` or ``path/file.py:function``.
