@@ -79,21 +79,6 @@ def test_compare_reproduces_the_golden_file(tmp_path: Path) -> None:
         assert row["optimum_stateful"] == pytest.approx(expected["optimum_stateful"], abs=1e-6)
 
 
-def test_the_whole_suite_is_the_default_of_compare(tmp_path: Path) -> None:
-    out = tmp_path / "rows.json"
-    status, printed, _ = run("compare", "--json", str(out))
-    assert status == 0
-    rows = json.loads(out.read_text())["rows"]
-    assert len(rows) == 26 * len(RULES)
-    for row in rows:
-        if RULES[row["rule"]].lossless:
-            assert row["lossless"], row
-            assert row["tv_round"] <= 1e-12, row
-    for name in ("spectr-gbv-published", "spectr-gbv-released", "typical"):
-        assert any(row["rule"] == name and not row["lossless"] for row in rows)
-    assert "block-race" in printed
-
-
 def test_audit_ends_with_its_verdict_as_status(tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
     assert run("audit", "block-race", "--pairs", PAIR)[0] == 0
@@ -141,15 +126,6 @@ def test_json_goes_to_standard_output_alone_when_asked() -> None:
     assert status == 1
     assert json.loads(printed)["lossless"] is False
     assert "49/162" in told
-
-
-def test_claims_are_printed_and_written(tmp_path: Path) -> None:
-    out = tmp_path / "claims.json"
-    status, printed, _ = run("claims", "--json", str(out))
-    assert status == 0
-    assert "refuted" in printed
-    rows = json.loads(out.read_text())["rows"]
-    assert {row["rule"] for row in rows} == {"spectr-gbv-published", "spectr-gbv-released", "block-race", "(formula)"}
 
 
 def test_sizes_and_seed_are_taken_from_the_options(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spectr_verify.audit import audit
+from spectr_verify.rules import RULES
 from spectr_verify.rules.load import load_rule
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -34,10 +36,17 @@ def rows(table: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def test_the_table_is_what_compare_prints() -> None:
+def test_the_table_is_what_the_main_job_prints_and_it_is_right(tmp_path: Path) -> None:
     shown = rows(next(block for block in blocks("text") if "of optimum" in block))
-    assert len(shown) == 13
-    assert rows(printed("compare")) == shown
+    assert list(shown) == list(RULES)
+    out = tmp_path / "rows.json"
+    assert rows(printed("compare", "--json", str(out))) == shown
+    verdicts = json.loads(out.read_text())["rows"]
+    assert len(verdicts) == 26 * len(RULES)
+    for row in verdicts:
+        if RULES[row["rule"]].lossless:
+            assert row["lossless"], row
+            assert row["tv_round"] <= 1e-12, row
 
 
 def test_the_audit_is_what_audit_prints() -> None:

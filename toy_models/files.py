@@ -147,8 +147,6 @@ def _pair(entry: Any, where: str, default_name: str) -> ToyPair:
         name = default_name
     elif not isinstance(name, str):
         raise TableError(f'{where}: "name" must be a text, found {_kind(name)}')
-    elif not name.isprintable():
-        raise TableError(f'{where}: "name" must be one line of printable characters, found {name!r}')
     named = f"{where} ({name!r})"
     draft, target = _model(entry, "draft", named), _model(entry, "target", named)
     drafts, length, vocab = (_count(entry, key, named) for key in ("drafts", "length", "vocab"))

@@ -219,6 +219,8 @@ class ToyPair:
     length: int | None = None
 
     def __post_init__(self) -> None:
+        if not self.name.isprintable():
+            raise TableError(f"pair {self.name!r}: the name must be one line of printable characters")
         if self.draft.vocab != self.target.vocab:
             raise TableError(
                 f"pair {self.name!r}: the draft has {self.draft.vocab} tokens and the target {self.target.vocab}; "

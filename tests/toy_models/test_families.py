@@ -156,7 +156,16 @@ def test_family_pairs_holds_every_family_once_and_says_its_seed() -> None:
     assert len(starts) == len(FAMILIES) - len(EXACT)
 
 
-@pytest.mark.parametrize("arguments", [(0, 1, 1), (0, 2, 0), (-1, 2, 1)])
-def test_family_pairs_refuses_sizes_that_are_too_small(arguments: tuple[int, int, int]) -> None:
-    with pytest.raises(TableError, match="must be at least 2, 1 and 0"):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1, 1), "vocab is 1; it must be at least 2"),
+        ((0, 2, 0), "length is 0; it must be at least 1"),
+        ((-1, 2, 1), "seed is -1; it must be at least 0"),
+        ((0, 2, 22), "the longest that fit have length 21"),
+        ((0, 3, 50), "the longest that fit have length 12"),
+    ],
+)
+def test_family_pairs_refuses_sizes_out_of_range(arguments: tuple[int, int, int], message: str) -> None:
+    with pytest.raises(TableError, match=message):
         family_pairs(*arguments)

@@ -231,3 +231,18 @@ def test_pair_of_tables_reaches_blocks_one_shorter_than_its_depth() -> None:
     model = TableModel.parse(MIXED)
     pair = ToyPair("p", model, model, drafts=2, length=2)
     assert (pair.vocab, pair.max_length) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "\ud800"])
+def test_a_name_that_would_spoil_a_report_is_refused(name: str) -> None:
+    model = TableModel.parse([HALF, HALF * 2])
+    with pytest.raises(TableError, match="printable"):
+        ToyPair(name, model, model)
+
+
+def test_an_entry_with_digits_without_end_is_refused() -> None:
+    for entry in ("1e-300000000", "0." + "0" * 1000 + "1"):
+        with pytest.raises(TableError, match="too many digits"):
+            TableModel.parse([[[entry, "1/2"]]])
+    with pytest.raises(TableError, match=r"sum to about 0\.5, not to 1"):
+        TableModel.parse([[["1e-900", "1/2"]]])
