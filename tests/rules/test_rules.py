@@ -310,3 +310,14 @@ def test_identical_models_accept_everything_and_disjoint_ones_nothing() -> None:
 def test_a_stateful_rule_must_bring_its_modified_target() -> None:
     with pytest.raises(ValueError, match="modified_target"):
         Rule("mine", RULES["block"].verify, kind="stateful")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rules_run_on_a_gpu(name: str, dtype: torch.dtype) -> None:
+    cpu = random_round(torch.Generator().manual_seed(0), 8, RULES[name].max_drafts or 3, 4, 50, dtype)
+    round = Round(cpu.drafts.cuda(), cpu.draft_probs.cuda(), cpu.target_probs.cuda())
+    emission = RULES[name].verify(round, Sampled(torch.Generator("cuda").manual_seed(0)))
+    assert emission.tokens.is_cuda
+    check_emission(round, emission)
