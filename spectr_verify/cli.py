@@ -39,6 +39,9 @@ STATUS_REFUSED = 2
 STATUS_BROKEN = 70
 STATUS_INTERRUPTED = 130
 
+NARROW = 110
+"""Terminals of fewer columns get a comparison without the columns that can be spared."""
+
 
 class Format(StrEnum):
     """Number formats a rule can be judged in."""
@@ -164,7 +167,8 @@ def compare(
             limits=_limits(max_tuples, max_worlds, max_texts),
             progress=progress,
         )
-    _console(json_file).print(compare_table(verdicts))
+    console = _console(json_file)
+    console.print(compare_table(verdicts, narrow=console.width < NARROW))
     settings = {"seed": seed, "rounds": rounds, "dtype": dtype.value, "tolerance": verdicts[0].tolerance}
     _write(json_file, "compare", {**settings, "rows": [verdict.to_json() for verdict in verdicts]})
 
@@ -281,7 +285,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that cannot be printed must not hide a verdict
-    sys.exit(_status())
+    status = _status()
+    if status == STATUS_INTERRUPTED:
+        print("interrupted: no verdict, and nothing was written", file=sys.stderr)
+    sys.exit(status)
 
 
 def _status() -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -333,3 +336,30 @@ def test_rules_of_one_name_keep_rows_of_their_own(tmp_path: Path) -> None:
     _, printed, _ = run("compare", "--pairs", PAIR, *rules, cwd=tmp_path)
     verdicts = {line.split()[0]: line.split()[2] for line in printed.splitlines() if "stateless" in line}
     assert verdicts == {"block": "lossless", "mine.py:A": "biased", "mine.py:B": "lossless"}
+
+
+def test_a_narrow_terminal_loses_no_number() -> None:
+    """As a terminal of 80 columns shows it: every verdict, error, accepted length and share."""
+    from rich.console import Console
+
+    from spectr_verify.audit import Instance, compare
+    from spectr_verify.report.tables import compare_table
+    from toy_models import read_pairs
+
+    verdicts = compare(list(RULES.values()), [Instance.of(read_pairs(PAIR)[0])])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(compare_table(verdicts, narrow=True))
+    printed = console.export_text()
+    for verdict in verdicts:
+        line = next(line for line in printed.splitlines() if line.split()[:1] == [verdict.rule.name])
+        assert "…" not in line
+        assert f"{verdict.round.expected_accepted:.4f}" in line
+
+
+def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own() -> None:
+    with subprocess.Popen([*COMMAND, "audit", "k-seq"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(6)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == cli.STATUS_INTERRUPTED
+    assert b"interrupted" in told

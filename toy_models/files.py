@@ -1,10 +1,10 @@
 """Toy pairs as JSON: read with errors that name the place, written exactly and never by halves.
 
 A pair is an object with the keys ``draft`` and ``target`` and, if wanted, ``name``, ``drafts`` (K), ``length`` (L) and
-``vocab`` (V); other keys are ignored. ``draft[i][r]`` and ``target[i][r]`` are the next-token laws after the r-th
-prefix of length i in lexicographic order. A probability is a number or a fraction in a string, such as ``"3/7"``; a
-model without floating point numbers is kept exact. A file holds one pair, a list of pairs, or an object with such a
-list under ``pairs`` or ``instances``.
+``vocab`` (V); other keys are ignored, unless they look like one of these misspelt. ``draft[i][r]`` and ``target[i][r]``
+are the next-token laws after the r-th prefix of length i in lexicographic order. A probability is a number or a fraction
+in a string, such as ``"3/7"``; a model without floating point numbers is kept exact. A file holds one pair, a list of
+pairs, or an object with such a list under ``pairs`` or ``instances``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from toy_models.tables import TableError, TableModel, ToyPair
 
 LIST_KEYS = ("pairs", "instances")
+KEYS = ("name", "vocab", "length", "drafts", "draft", "target")
 
 
 def read_pairs(source: str | os.PathLike[str]) -> list[ToyPair]:
@@ -142,6 +144,10 @@ def _entries(document: Any, where: str) -> tuple[list[Any], bool]:
 def _pair(entry: Any, where: str, default_name: str) -> ToyPair:
     if not isinstance(entry, dict):
         raise TableError(f'{where}: expected an object with "draft" and "target", found {_kind(entry)}')
+    for key in entry.keys() - set(KEYS):
+        meant = get_close_matches(key, [known for known in KEYS if known not in entry], n=1, cutoff=0.75)
+        if meant:
+            raise TableError(f'{where}: has the key "{key}"; write it as "{meant[0]}", or leave it out')
     name = entry.get("name")
     if name is None:
         name = default_name

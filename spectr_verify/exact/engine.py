@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from spectr_verify.errors import said
+from spectr_verify.errors import InputError, said
 from spectr_verify.exact.limits import LimitError, Limits
 from spectr_verify.exact.tables import (
     Ints,
@@ -53,6 +53,8 @@ class Engine:
 
     def __init__(self, rule: Rule, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype, limits: Limits) -> None:
         """Raises ``TableError`` if K or L is out of range for the pair, ``LimitError`` if K is beyond counting."""
+        if not isinstance(rule, Rule):
+            raise InputError(f"{rule!r} is not a Rule; wrap a function as Rule('a name', function), or use load_rule")
         pair.check_size(length, drafts)
         if drafts > MAX_DRAFTS:
             raise LimitError(

@@ -26,7 +26,7 @@ class Limits:
     """
 
     tuples: int = 2**22
-    worlds: int = 2**26
+    worlds: int = 2**24
     texts: int = 2**22
 
     def __post_init__(self) -> None:

@@ -36,11 +36,13 @@ def rules_table(rules: Iterable[Rule]) -> Table:
     return table
 
 
-def compare_table(verdicts: list[Verdict]) -> Table:
-    """One row a rule over all its pairs, in the order in which the rules came."""
+def compare_table(verdicts: list[Verdict], *, narrow: bool = False) -> Table:
+    """One row a rule over all its pairs, in the order in which the rules came; narrow: without class and pair."""
     pairs = len({id(verdict.instance) for verdict in verdicts})
     title = f"exact laws on {pairs} pair{'s' if pairs != 1 else ''}"
-    table = _table(title, "rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">of optimum")
+    columns = ("rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">of optimum")
+    kept = [column for column in columns if not (narrow and column in ("class", "on pair"))]
+    table = _table(title, *kept)
     extent = "over several rounds" if any(verdict.text is not None for verdict in verdicts) else "in one round"
     table.caption = (
         f"error: largest total-variation distance from the target's law {extent}, and the pair it is on; E[τ] and its "
@@ -51,7 +53,8 @@ def compare_table(verdicts: list[Verdict]) -> Table:
     for verdict in verdicts:
         by_rule.setdefault(verdict.rule, []).append(verdict)
     for rule, found in by_rule.items():
-        table.add_row(_name(rule.name), rule.kind, *_summary(found))
+        cells = dict(zip(columns, (_name(rule.name), rule.kind, *_summary(found)), strict=True))
+        table.add_row(*(cells[column] for column in kept))
     return table
 
 

@@ -246,3 +246,8 @@ def test_contexts_of_few_drafts_are_counted_too() -> None:
     even = [[["1/2", "1/2"]] * 2**i for i in range(9)]
     with pytest.raises(LimitError, match="entries"):
         text_law(RULES["greedy-block"], pair_of(certain, even), 8, 1, 20)
+
+
+def test_a_bare_function_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InputError, match=r"Rule\('a name', function\)"):
+        round_law(RULES["token"].verify, HALVES, 1, 1)  # type: ignore[arg-type]

@@ -213,3 +213,15 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="is not a file that could be replaced"):
         write_pairs(os.devnull, pair)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("darfts", "drafts"), ("lenght", "length"), ("nmae", "name")])
+def test_a_misspelt_key_is_not_ignored(wrong: str, meant: str) -> None:
+    entry = {key: value for key, value in PAIR.items() if key != meant}
+    with pytest.raises(TableError, match=f'"{wrong}"; write it as "{meant}"'):
+        read_pairs(json.dumps(entry | {wrong: 1}))
+
+
+def test_other_keys_are_ignored() -> None:
+    extra = {"expected": 1, "prompt": "once", "temperature": 1.0, "about": ""}
+    assert len(read_pairs(json.dumps(PAIR | extra))) == 1
