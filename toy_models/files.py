@@ -2,9 +2,9 @@
 
 A pair is an object with the keys ``draft`` and ``target`` and, if wanted, ``name``, ``drafts`` (K), ``length`` (L) and
 ``vocab`` (V); other keys are ignored, unless they look like one of these misspelt. ``draft[i][r]`` and ``target[i][r]``
-are the next-token laws after the r-th prefix of length i in lexicographic order. A probability is a number or a fraction
-in a string, such as ``"3/7"``; a model without floating point numbers is kept exact. A file holds one pair, a list of
-pairs, or an object with such a list under ``pairs`` or ``instances``.
+are the next-token laws after the r-th prefix of length i in lexicographic order. A probability is a number or a
+fraction in a string, such as ``"3/7"``; a model without floating point numbers is kept exact. A file holds one pair, a
+list of pairs, or an object with such a list under ``pairs`` or ``instances``.
 """
 
 from __future__ import annotations
