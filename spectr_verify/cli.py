@@ -60,7 +60,7 @@ def _writable(path: Path | None) -> Path | None:
     try:
         if path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
             raise typer.BadParameter(
-                f"{path} cannot be written: it is not a file that may be replaced; - is the output"
+                f"{path} cannot be written: it is not a file that may be replaced (- is standard output)"
             )
         with tempfile.TemporaryFile(dir=path.resolve().parent):
             return path
@@ -81,7 +81,7 @@ Drafts = Annotated[int | None, typer.Option(min=1, help="K, drafts a round, for 
 Length = Annotated[int | None, typer.Option(min=1, help="L, tokens a draft, for pairs that do not state their own.")]
 Dtype = Annotated[Format, typer.Option(help="Number format of the laws that the rule sees.")]
 Tolerance = Annotated[
-    float | None, typer.Option(min=0.0, help="Largest error that counts as rounding [1e-9, in float32 1e-5].")
+    float | None, typer.Option(min=0.0, help="Largest error that counts as rounding; by default 1e-9, in float32 1e-5.")
 ]
 MaxTuples = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted before it runs.")]
 MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
