@@ -152,6 +152,7 @@ def compare(
 
     The status is 0 whatever is found; ``audit`` ends with a verdict.
     """
+    _keep(pairs, json_file)
     from spectr_verify.audit import compare as run_compare
     from spectr_verify.report.tables import compare_table
     from spectr_verify.rules import RULES
@@ -196,6 +197,7 @@ def audit(
     With --pairs only those are judged, over text that has a round after every context that their tables tell apart;
     without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite.
     """
+    _keep(pairs, json_file)
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from spectr_verify.audit import audit as run_audit
@@ -250,6 +252,7 @@ def bound(
     json_file: Json = None,
 ) -> None:
     """Print every bound on the accepted length, for each pair in a file."""
+    _keep([file], json_file)
     from spectr_verify.bounds import MAX_VARIABLES, bounds
     from spectr_verify.report.tables import bounds_table
 
@@ -308,6 +311,13 @@ def _status() -> int:
         traceback.print_exc()
         return STATUS_BROKEN
     return 0
+
+
+def _keep(sources: Iterable[str] | None, json_file: Path | None) -> None:
+    """Refuse to write the result over the pairs that it is about."""
+    for source in sources or ():
+        if json_file is not None and os.path.exists(source) and os.path.realpath(source) == os.path.realpath(json_file):
+            raise InputError(f"{json_file} holds the pairs; write the result to another file")
 
 
 def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int) -> list[Instance]:

@@ -363,3 +363,13 @@ def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own() -> None:
         _, told = process.communicate(timeout=60)
     assert process.returncode == cli.STATUS_INTERRUPTED
     assert b"interrupted" in told
+
+
+@pytest.mark.parametrize("command", [["compare", "--pairs"], ["audit", "token", "--pairs"], ["bound"]], ids=" ".join)
+def test_the_result_is_not_written_over_the_pairs(command: list[str], tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.json"
+    pairs.write_text(PAIR)
+    status, _, told = run(*command, str(pairs), "--json", f"{tmp_path}/./pairs.json")
+    assert status == 2
+    assert "another file" in told
+    assert pairs.read_text() == PAIR
