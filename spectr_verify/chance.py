@@ -72,7 +72,7 @@ class Sampled:
 class Fork(BaseException):
     """Raised at the first choice that the record does not hold.
 
-    Not an ``Exception``: a rule's own ``except Exception`` must not swallow it.
+    Derived from ``BaseException`` so that a rule which catches every ``Exception`` does not swallow it.
 
     Attributes:
         probabilities: float64 [B, n], the law of the choice in every row.

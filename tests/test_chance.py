@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
+from random import Random
 
 import hypothesis.strategies as st
 import numpy as np
@@ -155,12 +156,12 @@ def test_each_row_has_a_law_of_its_own(rows: list[list[Interval]]) -> None:
 
 
 @given(st.lists(intervals, min_size=2, max_size=6), st.randoms(use_true_random=False))
-def test_the_order_does_not_matter_where_no_points_are_tied(drawn: list[Interval], random: object) -> None:
+def test_the_order_does_not_matter_where_no_points_are_tied(drawn: list[Interval], random: Random) -> None:
     points = [low for low, high in drawn if low == high]
     if len(set(points)) < len(points):
         drawn = list(dict.fromkeys(drawn))  # each once
     order = list(range(len(drawn)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     law = law_of(drawn)
     assert law_of([drawn[k] for k in order]) == pytest.approx([law[k] for k in order], abs=1e-14)
 
@@ -368,7 +369,7 @@ def test_a_rule_cannot_swallow_the_stop_by_catching_exceptions() -> None:
     def careless() -> None:
         try:
             Enumerated(torch.zeros(1, 0, dtype=torch.int64)).categorical(doubles([1.0, 1.0]))
-        except Exception:
+        except Exception:  # as careless rules do
             pytest.fail("a Fork is no Exception")
 
     with pytest.raises(Fork):
@@ -473,7 +474,7 @@ def test_weights_with_an_infinite_sum_are_refused() -> None:
 def test_weights_of_another_form_are_refused(weights: object, what: str) -> None:
     for chance in chances(2):
         with pytest.raises(ChanceError) as refusal:
-            chance.categorical(weights)  # type: ignore[arg-type]
+            chance.categorical(weights)
         assert "floating-point weights [B, n]" in str(refusal.value)
         assert what in str(refusal.value)
 

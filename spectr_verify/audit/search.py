@@ -156,7 +156,7 @@ def _search(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_exam
     """
     smallest = _smallest(look, pairs, Stage.FIRST_TOKEN, seed, max_examples)
     if smallest is None and look.earliest is not None:
-        smallest = _smallest(look, pairs, look.earliest.stage, seed, max_examples) or look.earliest
+        smallest = _smallest(look, pairs, look.earliest.stage, seed, max_examples)
     return smallest
 
 

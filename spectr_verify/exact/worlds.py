@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -202,11 +203,15 @@ def _versions(round: Round) -> list[int]:
     return [tensor._version for tensor in (round.drafts, round.draft_probs, round.target_probs)]
 
 
-def _global_randomness() -> tuple[Tensor, object, object]:
-    return torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - whose use it is to notice
+_Randomness = tuple[Tensor, tuple[Any, ...], tuple[Any, ...]]
 
 
-def _same_randomness(one: tuple[Tensor, object, object], other: tuple[Tensor, object, object]) -> bool:
+def _global_randomness() -> _Randomness:
+    """States of the generators that a rule must leave alone: torch's, numpy's and Python's."""
+    return torch.get_rng_state(), tuple(np.random.get_state()), random.getstate()  # noqa: NPY002 - to notice its use
+
+
+def _same_randomness(one: _Randomness, other: _Randomness) -> bool:
     if not torch.equal(one[0], other[0]) or one[2] != other[2]:
         return False
-    return all(np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True))  # type: ignore[call-overload]
+    return all(np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True))

@@ -44,7 +44,7 @@ def load_rule(spec: str) -> Rule:
     except AttributeError:
         raise RuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}") from None
     except Exception as error:  # the user's code may answer look-ups itself
-        raise RuleError(f"{spec}: looking it up failed: {type(error).__name__}: {error}") from error
+        raise RuleError(f"{spec}: looking it up failed: {said(error)}") from error
     if isinstance(found, Rule):
         return replace(found, name=spec)  # by which it can be found again, and told from others
     if not callable(found) or isinstance(found, type):

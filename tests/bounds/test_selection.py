@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import product
 from math import prod
+from random import Random
 
 import numpy as np
 import pytest
@@ -70,9 +71,9 @@ def test_the_favourite_of_a_set_has_the_largest_target_to_draft_ratio() -> None:
 
 
 @given(LAWS, st.integers(1, 4), st.randoms(use_true_random=False))
-def test_whatever_the_solver_says_becomes_a_kernel(law: np.ndarray, drafts: int, random: object) -> None:
+def test_whatever_the_solver_says_becomes_a_kernel(law: np.ndarray, drafts: int, random: Random) -> None:
     sets = DraftSets.of(law, np.ones_like(law), drafts)
-    said = np.array([random.uniform(-1, 2) for _ in range(sets.free.size)])  # type: ignore[attr-defined]
+    said = np.array([random.uniform(-1, 2) for _ in range(sets.free.size)])
     flows = sets.kernel(said)
     assert (flows >= 0).all()
     assert np.add.reduceat(flows, sets.starts) == pytest.approx(sets.weights, rel=1e-12, abs=1e-300)

@@ -250,4 +250,4 @@ def test_contexts_of_few_drafts_are_counted_too() -> None:
 
 def test_a_bare_function_is_refused_with_what_to_do() -> None:
     with pytest.raises(InputError, match=r"Rule\('a name', function\)"):
-        round_law(RULES["token"].verify, HALVES, 1, 1)  # type: ignore[arg-type]
+        round_law(RULES["token"].verify, HALVES, 1, 1)

@@ -574,7 +574,7 @@ def test_a_rule_that_catches_exceptions_only_is_not_disturbed() -> None:
     def careful(round: Round, chance: Chance) -> Emission:
         try:
             return from_target(round, chance)
-        except Exception:
+        except Exception:  # as careful rules do
             return one_token(round.target_probs[:, 0, 0].argmax(dim=-1), round.length)
 
     assert law_of(careful, make_round()) == law_of(from_target, make_round())
