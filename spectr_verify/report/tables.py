@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -12,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from toy_models import TableModel
+from spectr_verify.report.counterexample import faults, models, sizes
 
 if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for it
     from spectr_verify.audit import AuditReport, Finding, Verdict
@@ -122,21 +121,13 @@ def audit_text(report: AuditReport) -> RenderableType:
             f" on all {judged}; largest total-variation error {report.worst_error:.1e}",
         )
     verdict = report.counterexample
-    where, pair = verdict.instance, verdict.instance.pair
+    where = verdict.instance
     found = "Smallest counterexample" if report.shrunk else "Counterexample"
     lines: list[RenderableType] = [
         Text.assemble((f"{name}: biased", "bold red"), f", {judged}"),
-        Text(f"\n{found}: V = {pair.vocab}, L = {where.length}, K = {where.drafts}"),
-        Text(f"  draft   {_laws(pair.draft)}"),
-        Text(f"  target  {_laws(pair.target)}"),
-        *(Text(f"- {reason}") for reason in verdict.reasons),
+        Text(f"\n{found}: {sizes(where)}"),
+        *(Text(line) for line in (*models(where), *faults(verdict, report.wrong))),
     ]
-    if report.wrong is not None:
-        wrong = report.wrong
-        text = " ".join(map(str, wrong.tokens))
-        digits = next(n for n in range(6, 18) if f"{wrong.produced:.{n}g}" != f"{wrong.target:.{n}g}" or n == 17)
-        produced, target = (_number(value, digits) for value in (wrong.produced, wrong.target))
-        lines.append(Text(f"- the text «{text}» has probability {produced} and should have {target}"))
     lines.append(Text("\nTo reproduce it:\n  " + reproduction(verdict)))
     return Group(*lines)
 
@@ -152,24 +143,6 @@ def reproduction(verdict: Verdict) -> str:
     if verdict.tolerance != TOLERANCE[verdict.dtype]:
         options += ["--tolerance", repr(verdict.tolerance)]
     return shlex.join(["spectr-verify", "audit", verdict.rule.name, *options])
-
-
-def _laws(model: TableModel) -> str:
-    levels = model.to_json()
-    rows = (" ; ".join(" ".join(_entry(p) for p in row) for row in level) for level in levels)
-    return "  |  ".join(rows)
-
-
-def _entry(probability: str | float) -> str:
-    return probability if isinstance(probability, str) else f"{probability:.6g}"
-
-
-def _number(value: float, digits: int) -> str:
-    """A probability, as a fraction too where a small one fits to the last digits."""
-    fraction = Fraction(value).limit_denominator(10_000)
-    exact = abs(float(fraction) - value) < 1e-13
-    shown = f"{value:.{digits}g}"
-    return f"{fraction} = {shown}" if exact and fraction.denominator > 1 else shown
 
 
 def _table(title: str, *columns: str) -> Table:
