@@ -1,0 +1,1 @@
+"""Other packages' speculative decoding as functions to audit, one module a package."""
