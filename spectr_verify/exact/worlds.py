@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from spectr_verify.chance import ChanceError, Enumerated, Fork
-from spectr_verify.errors import said
+from spectr_verify.errors import InputError, said
 from spectr_verify.exact.limits import Limits
 from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
@@ -155,6 +155,8 @@ def _verify(rule: Rule, round: Round, chance: Enumerated) -> object:
         raise ChanceError(f"rule {rule.name!r}: {error}") from error
     except EmissionError as error:
         raise EmissionError(f"rule {rule.name!r}: {error}") from error
+    except InputError:  # a refusal of the package's own, with its own words
+        raise
     except BaseException as error:  # the rule is anybody's code
         raise EmissionError(f"rule {rule.name!r} raised {said(error)}") from error
     finally:

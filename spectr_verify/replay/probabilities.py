@@ -1,0 +1,146 @@
+"""Functions that are handed drafts and laws, ``f(draft_tokens, draft_probs, target_probs)``, as acceptance rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spectr_verify.chance import Chance
+from spectr_verify.replay.runner import Failure, outcomes
+from spectr_verify.replay.tokens import emitted_tokens
+from spectr_verify.replay.verifier import Verifier
+from spectr_verify.rounds import Emission, EmissionError, Round
+
+REMEMBERED = 20_000
+"""Most rounds whose law is kept: the same ones come back in every run of the enumeration."""
+
+INPUTS = ("draft_tokens", "draft_probs", "target_probs")
+LOGITS = ("draft_logits", "target_logits", "draft_logprobs", "target_logprobs")
+
+
+class Replayed:
+    """A replayed function as a rule: its law in one round is enumerated, and the emission is one choice from it."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        """Judge ``verifier``, which is called "probabilities"."""
+        self.verifier = verifier
+        self._laws: dict[bytes, Tensor] = {}
+
+    def __call__(self, round: Round, chance: Chance) -> Emission:
+        """Choose an emission of every row, see ``spectr_verify.rules.Rule``."""
+        laws = torch.stack([self._law(round, row) for row in range(round.rows)])
+        return _emission(round, chance.categorical(laws))
+
+    def _law(self, round: Round, row: int) -> Tensor:
+        """Probabilities of all emissions of one row, shorter ones first, then lexicographically."""
+        parts = (round.drafts[row], round.draft_probs[row], round.target_probs[row])
+        key = b"".join(part.numpy().tobytes() for part in parts)
+        if key not in self._laws:
+            if len(self._laws) >= REMEMBERED:
+                self._laws.clear()
+            law = torch.zeros(_count(round), dtype=torch.float64)
+            for tokens, weight, _ in self.emissions(round, row):
+                law[_number(tokens, round.vocab)] += weight
+            self._laws[key] = law
+        return self._laws[key]
+
+    def emissions(
+        self, round: Round, row: int, *, edges: bool = False
+    ) -> Iterator[tuple[tuple[int, ...] | Failure, float, float | None]]:
+        """Every path of one row: tokens, weight, and the extreme value that a uniform took.
+
+        Raises:
+            EmissionError: what it returns is no emission.
+        """
+        verifier, name = self.verifier, self.verifier.name
+        call = _call(verifier, round, row)
+        for outcome in outcomes(call, name, verifier.budget, verifier.seen, edges=edges):
+            if isinstance(outcome.result, Failure):
+                yield outcome.result, outcome.weight, outcome.edge
+                continue
+            yield self._tokens(outcome.result, round, row, outcome.edge), outcome.weight, outcome.edge
+
+    def _tokens(self, result: Any, round: Round, row: int, edge: float | None) -> tuple[int, ...] | Failure:
+        try:
+            tokens = emitted_tokens(result, self.verifier.name, round.vocab, round.length + 1)
+            drafts = round.drafts[row].tolist()
+            if not any(tuple(draft[: len(tokens) - 1]) == tokens[:-1] for draft in drafts):
+                raise EmissionError(
+                    f"{self.verifier.name} returned the tokens {list(tokens)} for the drafts {drafts}; all but the last "
+                    "must be the accepted beginning of a draft"
+                )
+        except EmissionError as error:
+            if edge is None:
+                raise
+            return Failure(str(error))
+        return tokens
+
+
+@dataclass
+class _Inputs:
+    """What the function may be called with, new tensors each time: the function may write into them."""
+
+    round: Round
+    row: int
+
+    def names(self) -> dict[str, Any]:
+        drafts, p, q = (part[self.row] for part in (self.round.drafts, self.round.draft_probs, self.round.target_probs))
+        if self.round.num_drafts == 1:
+            drafts, p, q = drafts[0], p[0], q[0]
+        drafts, p, q = drafts.clone(), p.clone(), q.clone()
+        sizes = {"L": self.round.length, "K": self.round.num_drafts, "V": self.round.vocab, "torch": torch}
+        logs = dict(zip(LOGITS, (p.log(), q.log(), p.log(), q.log()), strict=True))
+        return {**sizes, **dict(zip(INPUTS, (drafts, p, q), strict=True)), **logs}
+
+
+def _call(verifier: Verifier, round: Round, row: int) -> Any:
+    inputs = _Inputs(round, row)
+    mapped = verifier.arguments.use(*INPUTS, *LOGITS)
+
+    def call() -> Any:
+        names = inputs.names()
+        given = verifier.arguments.values(names)
+        positional = [] if mapped else [names[name] for name in INPUTS]
+        before = [_version(value) for value in (*positional, *given.values())]
+        result = verifier.function(*positional, **given)
+        if before != [_version(value) for value in (*positional, *given.values())]:
+            verifier.seen.note(
+                "it writes into the tensors that it is given; the engine's own laws would be changed for whoever comes next"
+            )
+        return result
+
+    return call
+
+
+def _version(value: Any) -> int:
+    return value._version if isinstance(value, Tensor) else 0
+
+
+def _count(round: Round) -> int:
+    """How many emissions there are: 1 to L+1 tokens."""
+    return sum(round.vocab**n for n in range(1, round.length + 2))
+
+
+def _number(tokens: tuple[int, ...], vocab: int) -> int:
+    number = 0
+    for token in tokens:
+        number = number * vocab + token
+    return number + sum(vocab**n for n in range(1, len(tokens)))
+
+
+def _emission(round: Round, number: Tensor) -> Emission:
+    """Emissions [B] by their numbers; of the drafts that begin with the accepted tokens the first is named."""
+    B, L, V = round.rows, round.length, round.vocab
+    starts = torch.tensor([sum(V**n for n in range(1, length)) for length in range(1, L + 2)])
+    length = torch.searchsorted(starts, number, right=True)
+    within = number - starts[length - 1]
+    position = torch.arange(L + 1)
+    power = (length[:, None] - 1 - position).clamp(min=0)
+    tokens = torch.where(position < length[:, None], within[:, None] // V**power % V, -1)
+    agree = (round.drafts == tokens[:, None, :L]) | (position[:L] >= length[:, None, None] - 1)
+    draft = agree.all(-1).int().argmax(-1)
+    return Emission(tokens, length, torch.where(length > 1, draft, torch.full((B,), -1)))

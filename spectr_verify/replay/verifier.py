@@ -1,0 +1,99 @@
+"""A function under test with how it is called: what an audit of other people's code is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from spectr_verify.errors import InputError
+from spectr_verify.replay.arguments import Arguments
+from spectr_verify.replay.runner import Seen
+from spectr_verify.replay.tape import Budget
+from spectr_verify.rules import Kind, Rule
+
+Calls = Literal["round", "probabilities", "step"]
+"""How a function can be called: ``round`` is a rule's own contract, the others are replayed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verifier:
+    """A function under test, replayed.
+
+    Attributes:
+        name: the name in reports, by which it can be found again.
+        function: anybody's code.
+        calls: "probabilities" or "step".
+        arguments: what it is called with besides.
+        drafts: "step" only: K, where the function was told how many drafts to write; ``None`` if that is its own affair.
+        temperature: "step" only: its text must follow the target at this temperature; 0 is the likeliest token, of
+            equals the first.
+        budget: how much work may be done, all audits of this object together.
+        seen: what was noticed about the function so far.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    calls: Calls
+    arguments: Arguments = field(default_factory=Arguments)
+    drafts: int | None = None
+    temperature: float = 1.0
+    budget: Budget = field(default_factory=Budget)
+    seen: Seen = field(default_factory=Seen)
+    kind: Kind = "stateless"
+
+    def __post_init__(self) -> None:
+        if self.calls not in get_args(Calls) or self.calls == "round":
+            raise InputError(f"calls is {self.calls!r}; replayed code is called 'probabilities' or 'step'")
+        if not callable(self.function):
+            raise InputError(f"{self.name}: {type(self.function).__name__} is not a function")
+        if not 0 <= self.temperature < float("inf"):
+            raise InputError(f"the temperature is {self.temperature}; it must be a number from 0 on")
+        if self.temperature != 1 and self.calls == "probabilities":
+            raise InputError(
+                "a temperature is for calls='step', where the function sees logits; with calls='probabilities' the laws "
+                "are given as they are after temperature and filters"
+            )
+
+    def used_drafts(self, drafts: int) -> int:
+        """How many drafts its optimum is computed for."""
+        return drafts
+
+    @property
+    def accepts_within(self) -> bool:
+        """Whether the most that it may accept is known: it was told L and K, or handed the drafts."""
+        told_drafts = self.drafts is not None or self.arguments.use("K")
+        return self.calls == "probabilities" or (self.arguments.use("L") and told_drafts)
+
+
+def verifier(
+    function: Callable[..., Any],
+    calls: Calls,
+    *,
+    name: str | None = None,
+    arguments: Mapping[str, str] | Arguments | None = None,
+    drafts: int | None = None,
+    temperature: float = 1.0,
+    budget: Budget | None = None,
+) -> Rule | Verifier:
+    """Something that can be judged and audited, from a function and how it is called.
+
+    Args:
+        function: the code under test; a ``Rule`` too where calls is "round".
+        calls: "probabilities": ``f(draft_tokens, draft_probs, target_probs) -> tokens``; "step": ``f(draft_model,
+            target_model, input_ids) -> longer ids``; "round": ``f(round, chance) -> Emission``.
+        name: what reports call it.
+        arguments: Python expressions by argument name, see ``Arguments``.
+        drafts, temperature: "step" only, see ``Verifier``.
+        budget: how much work may be done.
+
+    Raises:
+        InputError: the combination makes no sense.
+    """
+    shown = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__name__)}"
+    given = arguments if isinstance(arguments, Arguments) else Arguments(dict(arguments or {}))
+    if calls == "round":
+        if given.expressions or temperature != 1:
+            raise InputError("calls='round' takes no arguments and no temperature: the round has all that a rule sees")
+        return function if isinstance(function, Rule) else Rule(shown, function)
+    return Verifier(shown, function, calls, given, drafts, temperature, budget or Budget())
