@@ -79,6 +79,10 @@ class TableModel:
         """Python text that builds the same model, so that a counterexample can be pasted from a report."""
         return f"TableModel.parse({self.to_json()!r})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for Hypothesis, which prints the fields of a dataclass unless it is told otherwise."""
+        printer.text(repr(self))
+
     @classmethod
     def parse(cls, levels: Sequence[Sequence[Sequence[Any]]]) -> TableModel:
         """Build a model from nested lists of numbers or fraction strings such as ``"3/7"``.

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from toy_models import TableModel
 
 if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for it
     from spectr_verify.audit import Instance, Verdict, WrongText
+
+ROWS = 12
+"""Most texts of a law that are shown."""
 
 
 def sizes(where: Instance) -> str:
@@ -30,6 +36,28 @@ def faults(verdict: Verdict, wrong: WrongText | None) -> list[str]:
         produced, target = (_number(value, digits) for value in (wrong.produced, wrong.target))
         lines.append(f"- the text «{text}» has probability {produced} and should have {target}")
     return lines
+
+
+def laws_beside(verdict: Verdict, wrong: WrongText) -> list[str]:
+    """The law of as many first tokens as the wrong text has, as it is produced beside the target's: one text a line.
+
+    Of a long law only the ``ROWS`` texts that are furthest off.
+    """
+    V, n = verdict.instance.pair.vocab, len(wrong.tokens)
+    laws = (verdict.round.completed, verdict.round.target)
+    if verdict.text is not None and verdict.round.tv_round <= verdict.tolerance:
+        laws = (verdict.text.law, verdict.text.target)
+    made, due = (law.reshape(V**n, -1).sum(axis=1) for law in laws)
+    furthest = sorted(np.argsort(-np.abs(made - due), kind="stable")[:ROWS].tolist())
+    texts = list(product(range(V), repeat=n))
+    rows = [(" ".join(map(str, texts[i])), f"{made[i]:.6g}", f"{due[i]:.6g}") for i in furthest]
+    table = [("text", "produced", "due"), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    some = f", the {ROWS} of {len(texts)} texts that are furthest off" if len(texts) > ROWS else ""
+    return [
+        f"law of the first {'token' if n == 1 else f'{n} tokens'}{some}:",
+        *("  " + "  ".join(map(str.rjust, row, widths)) for row in table),
+    ]
 
 
 def _laws(model: TableModel) -> str:
