@@ -11,15 +11,27 @@ import torch
 
 from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 from spectr_verify.audit.progress import Progress
-from spectr_verify.audit.verdict import Stage, Verdict, WrongText, judge, wrong_text
+from spectr_verify.audit.diagnosis import diagnose
+from spectr_verify.audit.verdict import Stage, Subject, Verdict, WrongText, judge, wrong_text
 from spectr_verify.errors import InputError
 from spectr_verify.exact import Limits
-from spectr_verify.rules import Rule
-from toy_models import ToyPair, strategies
+from spectr_verify.replay import BudgetError, Verifier
+from toy_models import FAMILIES, ToyPair, strategies
+
+EXAMPLES = {"round": 200, "probabilities": 100, "step": 40}
+"""How many pairs Hypothesis draws by default, by how the function is called."""
 
 
-def small_pairs(length: int | None, drafts: int | None) -> st.SearchStrategy[ToyPair]:
-    """What Hypothesis draws from: small enough for hundreds of exact laws in seconds; L and K fixed if given."""
+def calls(rule: Subject) -> str:
+    """How the function under test is called."""
+    return rule.calls if isinstance(rule, Verifier) else "round"
+
+
+def small_pairs(length: int | None, drafts: int | None, *, replayed: bool = False) -> st.SearchStrategy[ToyPair]:
+    """What Hypothesis draws from: small enough for hundreds of exact laws in seconds; L and K fixed if given.
+
+    Replayed code runs once a path, not once a batch of them, so its pairs are smaller.
+    """
 
     def pairs(max_vocab: int, max_length: int, max_drafts: int) -> st.SearchStrategy[ToyPair]:
         return strategies.pairs(
@@ -30,6 +42,8 @@ def small_pairs(length: int | None, drafts: int | None) -> st.SearchStrategy[Toy
             max_drafts=drafts or max_drafts,
         )
 
+    if replayed:
+        return pairs(2, 2, 1) | pairs(3, 1, 1)
     return pairs(3, 2, 2) | pairs(2, 2, 3) | pairs(4, 1, 2)
 
 
@@ -45,50 +59,76 @@ class AuditReport:
         counterexample: a biased verdict, ``None`` if the rule was right everywhere.
         shrunk: whether that is the smallest one that Hypothesis could find.
         wrong: the text whose probability is wrong there.
+        guess: the kind of fault, in one sentence, where it is one that is known.
+        stopped: which bound ended the audit before its end, ``None`` if it came to its end.
+        notes: what else was seen of replayed code.
+        paths: how many runs of replayed code there were.
+        tolerance: largest error that counted as rounding.
         seed: the seed of the search.
     """
 
-    rule: Rule
+    rule: Subject
     judged: int
     range: str
     worst_error: float
     counterexample: Verdict | None
     shrunk: bool
     wrong: WrongText | None
+    guess: str | None
+    stopped: str | None
+    notes: tuple[str, ...]
+    paths: int
+    tolerance: float
     seed: int
 
     @property
     def lossless(self) -> bool:
-        """Whether no fault was found."""
-        return self.counterexample is None
+        """Whether everything was judged and no fault was found."""
+        return self.verdict == "lossless"
+
+    @property
+    def verdict(self) -> str:
+        """ "lossless", "biased", or "undecided": no fault found before a bound was reached."""
+        if self.counterexample is not None:
+            return "biased"
+        return "lossless" if self.stopped is None else "undecided"
 
 
 class _Judge:
     """Judges instance after instance and remembers what it saw."""
 
-    def __init__(self, rule: Rule, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
-        self.rule, self.dtype, self.tolerance, self.limits = rule, dtype, tolerance, limits
+    def __init__(self, rule: Subject, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
+        self.rule, self.dtype, self.given, self.limits = rule, dtype, tolerance, limits
+        self.stopped: str | None = None
+        self.tolerance = 0.0
         self.seen: set[str] = set()
         self.sizes: list[tuple[int, int, int]] = []
         self.worst_error = 0.0
         self.earliest: Verdict | None = None
 
-    def __call__(self, where: Instance, tokens: int | None = None) -> Verdict:
-        """Judge one round, and if asked the law of the first ``tokens`` tokens."""
+    def __call__(self, where: Instance, tokens: int | None = None, *, edges: bool = False) -> Verdict | None:
+        """Judge one round, and if asked the law of the first ``tokens`` tokens; ``None`` once a bound is reached."""
+        if self.stopped is not None:
+            return None
         try:
             verdict = judge(
                 self.rule,
                 where,
                 tokens=tokens,
+                edges=edges,
                 dtype=self.dtype,
-                tolerance=self.tolerance,
+                tolerance=self.given,
                 limits=self.limits,
             )
+        except BudgetError as error:
+            self.stopped = str(error)
+            return None
         except InputError as error:  # no verdict: the pair is what it takes to see the same again
             raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
         self.seen.add(where.as_json())
         self.sizes.append((where.pair.vocab, where.length, where.drafts))
         self.worst_error = max(self.worst_error, verdict.worst_error)
+        self.tolerance = max(self.tolerance, verdict.tolerance)
         if not verdict.lossless and (self.earliest is None or verdict.stage < self.earliest.stage):
             self.earliest = verdict
         return verdict
@@ -96,20 +136,22 @@ class _Judge:
     @property
     def range(self) -> str:
         """The sizes of what was judged."""
+        if not self.sizes:
+            return "none"
         spans = [(min(sizes), max(sizes)) for sizes in zip(*self.sizes, strict=True)]
         names = zip("VLK", spans, strict=True)
         return ", ".join(f"{name} = {low}" if low == high else f"{name} {low} to {high}" for name, (low, high) in names)
 
 
 def audit(
-    rule: Rule,
+    rule: Subject,
     *,
     instances: list[Instance] | None = None,
     tokens: int | None = None,
     length: int | None = None,
     drafts: int | None = None,
     seed: int = 0,
-    max_examples: int = 200,
+    max_examples: int | None = None,
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
     limits: Limits | None = None,
@@ -119,7 +161,9 @@ def audit(
 
     ``max_examples`` pairs are drawn by Hypothesis, which shrinks a biased one: fewest tokens, shortest block, fewest
     drafts, smallest denominators. Then the built-in suite is judged. Every pair stands for its first round; for a
-    stateful rule the drawn pairs also for L + 2 tokens of text, so that modified targets are used and nest.
+    stateful rule the drawn pairs also for L + 2 tokens of text, so that modified targets are used and nest. For code
+    called "step" the drawn pairs of L = 1 stand for three tokens of text, and the suite is the families alone. Replayed
+    code also gets the edge pass on the drawn pairs. It is given one draft unless ``drafts`` says otherwise.
 
     Args:
         rule: what to audit.
@@ -127,7 +171,7 @@ def audit(
         tokens: with ``instances``: the length of that text instead.
         length, drafts: L and K of the drawn pairs and of the suite; by default 1 or 2 and 1 to 3, and 2 and 2.
         seed: of the search and of the families in the suite.
-        max_examples: how many pairs Hypothesis draws.
+        max_examples: how many pairs Hypothesis draws; by default ``EXAMPLES``.
         dtype, tolerance, limits: as ``judge``.
         progress: called with a line before every step that takes a while.
 
@@ -135,17 +179,41 @@ def audit(
         InputError: no verdict; the message names the pair.
     """
     look = _Judge(rule, dtype, tolerance, limits)
+    replayed = isinstance(rule, Verifier)
+    drafts = drafts or (1 if replayed else None)
     shrunk = None
     if instances is None:
-        progress(f"searching {max_examples} drawn pairs")
-        shrunk = _search(look, small_pairs(length, drafts), seed, max_examples)
-    suite = builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS) if instances is None else instances
+        count = max_examples or EXAMPLES[calls(rule)]
+        progress(f"searching {count} drawn pairs")
+        shrunk = _search(look, small_pairs(length, drafts, replayed=replayed), seed, count)
+    suite = instances if instances is not None else _suite(rule, seed, length, drafts)
     for number, where in enumerate(suite):
         progress(f"pair {number + 1} of {len(suite)}: {where.pair.name}")
-        look(where, None if instances is None else tokens or where.tokens_of_every_round)
+        if instances is None:
+            look(where)
+        else:
+            look(where, tokens or where.tokens_of_every_round, edges=replayed)
     biased = shrunk or look.earliest
-    wrong = None if biased is None else wrong_text(biased)
-    return AuditReport(rule, len(look.seen), look.range, look.worst_error, biased, shrunk is not None, wrong, seed)
+    return AuditReport(
+        rule,
+        judged=len(look.seen),
+        range=look.range,
+        worst_error=look.worst_error,
+        counterexample=biased,
+        shrunk=shrunk is not None and look.stopped is None,
+        wrong=None if biased is None else wrong_text(biased),
+        guess=None if biased is None else diagnose(biased),
+        stopped=look.stopped,
+        notes=tuple(rule.seen.notes) if isinstance(rule, Verifier) else (),
+        paths=rule.budget.used if isinstance(rule, Verifier) else 0,
+        tolerance=look.tolerance,
+        seed=seed,
+    )
+
+
+def _suite(rule: Subject, seed: int, length: int | None, drafts: int | None) -> list[Instance]:
+    suite = builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS)
+    return suite[: len(FAMILIES)] if calls(rule) == "step" else suite
 
 
 def _search(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_examples: int) -> Verdict | None:
@@ -172,12 +240,14 @@ def _smallest(
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 
-    def verdict(pair: ToyPair) -> Verdict:
+    def verdict(pair: ToyPair) -> Verdict | None:
         where = Instance.of(pair)
-        return look(where, where.length + 2 if look.rule.kind == "stateful" else None)
+        several = look.rule.kind == "stateful" or (calls(look.rule) == "step" and where.length == 1)
+        return look(where, where.length + 2 if several else None, edges=isinstance(look.rule, Verifier))
 
     def wrong(pair: ToyPair) -> bool:
-        return verdict(pair).stage <= stage
+        found = verdict(pair)
+        return found is not None and found.stage <= stage
 
     try:
         found = hypothesis.find(pairs, wrong, settings=settings, random=random.Random(seed))

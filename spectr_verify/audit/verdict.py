@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from math import inf
@@ -14,7 +14,11 @@ import torch
 from spectr_verify.audit.instance import Instance
 from spectr_verify.errors import InputError
 from spectr_verify.exact import Limits, RoundLaw, TextLaw, first_tokens, round_law, text_law
+from spectr_verify.replay import EdgeViolation, Verifier, edge_violation, replayed_laws
 from spectr_verify.rules import Rule
+
+Subject = Rule | Verifier
+"""What can be judged: a rule, or anybody's function replayed."""
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 """Largest total-variation error, and largest excess over the optimum, that rounding is held responsible for."""
@@ -27,7 +31,8 @@ class Stage(IntEnum):
     ONE_ROUND = 1
     LATER_ROUNDS = 2
     ACCEPTED_LENGTH = 3
-    NONE = 4
+    EDGE_COINS = 4
+    NONE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +46,16 @@ class Verdict:
         text: law of several rounds, ``None`` when not run.
         dtype: number format of the laws that the rule saw.
         tolerance: largest error that counts as rounding.
+        edge: what an extreme uniform led to, ``None`` if to nothing or where none was tried.
     """
 
-    rule: Rule
+    rule: Subject
     instance: Instance
     round: RoundLaw
     text: TextLaw | None
     dtype: torch.dtype
     tolerance: float
+    edge: EdgeViolation | None = None
 
     @property
     def lossless(self) -> bool:
@@ -58,10 +65,25 @@ class Verdict:
     @cached_property
     def exceeds_optimum(self) -> bool:
         """Whether it accepts more than any lossless rule of its class can: a proof of bias by itself."""
+        if isinstance(self.rule, Verifier):
+            one_round = len(self.round.emissions) <= self.instance.length + 1
+            if not (one_round and self.rule.accepts_within):
+                return False  # how much a lossless one could accept is not known
         used, accepted = self.rule.used_drafts(self.instance.drafts), self.round.expected_accepted
         if accepted <= self.instance.attained(self.rule.kind, used) + self.tolerance:
             return False  # a program need not be solved
         return accepted > self.instance.ceiling(self.rule.kind, used) + self.tolerance
+
+    @cached_property
+    def impossible(self) -> WrongText | None:
+        """The likeliest emission that the target gives probability zero, ``None`` if there is none."""
+        worst = None
+        for t, law in enumerate(self.round.emissions):
+            owed = first_tokens(self.round.target, len(law))
+            place = int(np.argmax(np.where(owed == 0, law, 0.0)))
+            if owed[place] == 0 and law[place] > (worst.produced if worst else self.tolerance):
+                worst = WrongText(_tokens(place, t + 1, self.instance.pair.vocab), float(law[place]), 0.0)
+        return worst
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -82,6 +104,13 @@ class Verdict:
                 f"it accepts {self.round.expected_accepted:.6g} tokens a round; no lossless {self.rule.kind} rule can "
                 f"accept more than {ceiling:.6g}"
             )
+        if self.impossible is not None:
+            found.append(
+                f"it emits {list(self.impossible.tokens)} with probability {self.impossible.produced:.3g}, to which the "
+                "target gives none"
+            )
+        if self.edge is not None:
+            found.append(str(self.edge))
         return tuple(found)
 
     @property
@@ -93,7 +122,9 @@ class Verdict:
             return Stage.ONE_ROUND
         if self.text is not None and self.text.tv_text > self.tolerance:
             return Stage.LATER_ROUNDS
-        return Stage.ACCEPTED_LENGTH if self.exceeds_optimum else Stage.NONE
+        if self.exceeds_optimum:
+            return Stage.ACCEPTED_LENGTH
+        return Stage.NONE if self.edge is None else Stage.EDGE_COINS
 
     @property
     def worst_error(self) -> float:
@@ -149,10 +180,11 @@ class WrongText:
 
 
 def judge(
-    rule: Rule,
+    rule: Subject,
     instance: Instance,
     *,
     tokens: int | None = None,
+    edges: bool = False,
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
     limits: Limits | None = None,
@@ -160,15 +192,17 @@ def judge(
     """Judge a rule on one pair.
 
     Args:
-        rule: the rule.
+        rule: the rule, or a replayed function.
         instance: the pair with K and L; one object for all rules, so that they share its bounds.
         tokens: if given, also compare the law of the first ``tokens`` tokens, written over many rounds.
+        edges: also try uniforms at the extreme values of their generators, if all else is right; replayed code only.
         dtype: number format of the laws that the rule sees.
-        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format.
+        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format. That is float32
+            for replayed code that decides in float32, or less, whatever format it was given.
         limits: how large the enumeration may get.
 
     Raises:
-        LimitError, EmissionError, ChanceError, BoundError: no verdict; the message says why.
+        InputError: no verdict; the message says why.
     """
     if dtype not in TOLERANCE:
         raise InputError(f"rules are judged in float64 or float32, not in {dtype}")
@@ -176,6 +210,14 @@ def judge(
     if not 0 <= allowed < inf:
         raise InputError(f"the tolerance is {allowed}; it must be a number from 0 on")
     pair, K, L = instance.pair, instance.drafts, instance.length
+    if isinstance(rule, Verifier):
+        laws = replayed_laws(rule, pair, L, K, tokens, dtype=dtype, limits=limits)
+        if tolerance is None and rule.seen.single:
+            allowed = TOLERANCE[torch.float32]
+        verdict = Verdict(rule, instance, *laws, dtype, allowed)
+        if edges and verdict.lossless:
+            return replace(verdict, edge=edge_violation(rule, pair, L, K, dtype=dtype))
+        return verdict
     round = round_law(rule, pair, L, K, dtype=dtype, limits=limits)
     text = text_law(rule, pair, L, K, tokens, dtype=dtype, limits=limits) if tokens is not None else None
     return Verdict(rule, instance, round, text, dtype, allowed)
@@ -192,7 +234,11 @@ def wrong_text(verdict: Verdict) -> WrongText | None:
             made, owed = first_tokens(produced, V**n), first_tokens(target, V**n)
             worst = int(np.argmax(np.abs(made - owed)))
             if np.abs(made - owed).sum() / 2 > verdict.tolerance:
-                tokens = tuple(worst // V ** (n - 1 - i) % V for i in range(n))
-                return WrongText(tokens, float(made[worst]), float(owed[worst]))
+                return WrongText(_tokens(worst, n, V), float(made[worst]), float(owed[worst]))
             n += 1
     return None
+
+
+def _tokens(index: int, count: int, V: int) -> tuple[int, ...]:
+    """The text of a lexicographic index."""
+    return tuple(index // V ** (count - 1 - i) % V for i in range(count))
