@@ -6,7 +6,7 @@ from spectr_verify.replay.laws import replayed_laws
 from spectr_verify.replay.runner import Seen
 from spectr_verify.replay.tape import Budget, BudgetError, ReplayError
 from spectr_verify.replay.toy_lm import toy_lm
-from spectr_verify.replay.verifier import Calls, Verifier, verifier
+from spectr_verify.replay.verifier import Calls, Verifier, load_verifier, verifier
 
 __all__ = [
     "ArgumentError",
@@ -19,6 +19,7 @@ __all__ = [
     "Seen",
     "Verifier",
     "edge_violation",
+    "load_verifier",
     "replayed_laws",
     "toy_lm",
     "verifier",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from types import CodeType
 from typing import Any
 
@@ -73,3 +74,22 @@ class Arguments:
                     f"it may use {', '.join(names)}{hint}"
                 ) from error
         return found
+
+
+def check_call(function: Callable[..., Any], name: str, positional: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Refuse a call that the function's signature does not take, before it is made.
+
+    Raises:
+        ArgumentError: names the signature and what it would be called with.
+    """
+    try:
+        taken = signature(function)
+    except (TypeError, ValueError):  # some builtin functions do not tell
+        return
+    try:
+        taken.bind(*positional, **given)
+    except TypeError as error:
+        called = ", ".join([*positional, *(f"{argument}=.." for argument in given)])
+        raise ArgumentError(
+            f"{name}{taken} cannot be called as ({called}): {error}. Pass what it needs by name, --arg NAME=EXPRESSION"
+        ) from None

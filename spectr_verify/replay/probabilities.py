@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from spectr_verify.chance import Chance
+from spectr_verify.replay.arguments import check_call
 from spectr_verify.replay.runner import Failure, outcomes
 from spectr_verify.replay.tokens import emitted_tokens
 from spectr_verify.replay.verifier import Verifier
@@ -100,6 +101,7 @@ class _Inputs:
 def _call(verifier: Verifier, round: Round, row: int) -> Any:
     inputs = _Inputs(round, row)
     mapped = verifier.arguments.use(*INPUTS, *LOGITS)
+    check_call(verifier.function, verifier.name, () if mapped else INPUTS, verifier.arguments.expressions)
 
     def call() -> Any:
         names = inputs.names()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from spectr_verify.exact import Limits, RoundLaw, TextLaw
+from spectr_verify.replay.arguments import check_call
 from spectr_verify.replay.runner import Failure, outcomes
 from spectr_verify.replay.tokens import emitted_tokens
 from spectr_verify.replay.toy_lm import toy_lm
@@ -34,6 +35,8 @@ class Stepper:
     def __init__(self, verifier: Verifier, pair: ToyPair, length: int, drafts: int, dtype: torch.dtype) -> None:
         """Build the models; K and L are for the arguments."""
         pair.check_size(length, drafts)
+        models = ("draft_model", "target_model", "input_ids")
+        check_call(verifier.function, verifier.name, models, verifier.arguments.expressions)
         self.verifier, self.pair, self.length, self.drafts = verifier, pair, length, drafts
         self.models: list[nn.Module] = [toy_lm(model, dtype=dtype) for model in (pair.draft, pair.target)]
         self.reference = tempered(pair.target, verifier.temperature)

@@ -10,7 +10,8 @@ from spectr_verify.errors import InputError
 from spectr_verify.replay.arguments import Arguments
 from spectr_verify.replay.runner import Seen
 from spectr_verify.replay.tape import Budget
-from spectr_verify.rules import Kind, Rule
+from spectr_verify.rules import RULES, Kind, Rule
+from spectr_verify.rules.load import load_object, load_rule
 
 Calls = Literal["round", "probabilities", "step"]
 """How a function can be called: ``round`` is a rule's own contract, the others are replayed."""
@@ -67,7 +68,7 @@ class Verifier:
 
 
 def verifier(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Rule,
     calls: Calls,
     *,
     name: str | None = None,
@@ -96,4 +97,34 @@ def verifier(
         if given.expressions or temperature != 1:
             raise InputError("calls='round' takes no arguments and no temperature: the round has all that a rule sees")
         return function if isinstance(function, Rule) else Rule(shown, function)
+    if isinstance(function, Rule):
+        raise InputError(f"{function.name!r} is a Rule, which is called as one: calls='round'")
     return Verifier(shown, function, calls, given, drafts, temperature, budget or Budget())
+
+
+def load_verifier(
+    spec: str,
+    calls: Calls = "round",
+    *,
+    arguments: Mapping[str, str] | Arguments | None = None,
+    drafts: int | None = None,
+    temperature: float = 1.0,
+    budget: Budget | None = None,
+) -> Rule | Verifier:
+    """What ``spec`` names, ready to be judged.
+
+    Args:
+        spec: ``module:function`` or ``file.py:function``; a registered name too where calls is "round".
+        calls, arguments, drafts, temperature, budget: as ``verifier``.
+
+    Raises:
+        RuleError: nothing is there, or it is not something to be called so.
+    """
+    if calls != "round" and spec in RULES:
+        raise InputError(f"{spec} is a registered rule, which is called as a rule: leave --calls away")
+    function = load_rule(spec) if calls == "round" else load_object(spec)
+    if calls != "round" and (not callable(function) or isinstance(function, type)):
+        raise InputError(f"{spec} is of type {type(function).__name__}; it must be a function (a class: an object of it)")
+    return verifier(
+        function, calls, name=spec, arguments=arguments, drafts=drafts, temperature=temperature, budget=budget
+    )

@@ -6,9 +6,10 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -32,12 +33,47 @@ def load_rule(spec: str) -> Rule:
     """
     if spec in RULES:
         return RULES[spec]
-    source, separator, attribute = spec.rpartition(":")
-    if not separator or not source or not attribute:
+    if not all(spec.rpartition(":")):
         raise RuleError(
             f"no rule is called {spec!r}; the registered ones are {', '.join(RULES)}. "
             "Your own is named as module:function or file.py:function"
         )
+    found = load_object(spec)
+    if isinstance(found, Rule):
+        return replace(found, name=spec)  # by which it can be found again, and told from others
+    if not callable(found) or isinstance(found, type):
+        raise RuleError(
+            f"{spec}: {spec.rpartition(':')[2]!r} is of type {type(found).__name__}; it must be a function "
+            "(round, chance) or a Rule"
+        )
+    _check_contract(found, spec)
+    return Rule(spec, found, summary="given by the user")
+
+
+def _check_contract(function: Callable[..., object], spec: str) -> None:
+    """Refuse a function that does not take a round and a chance: it is meant to be called in another way."""
+    try:
+        taken = signature(function)
+    except (TypeError, ValueError):  # some builtin functions do not tell
+        return
+    try:
+        taken.bind(None, None)
+    except TypeError:
+        raise RuleError(
+            f"{spec} takes {taken}, and a rule takes (round, chance); code that is called in another way is audited with "
+            "--calls probabilities or --calls step"
+        ) from None
+
+
+def load_object(spec: str) -> object:
+    """What ``module:name`` or ``file.py:name`` names.
+
+    Raises:
+        RuleError: nothing is there; the message says what was looked for and what there is.
+    """
+    source, _, attribute = spec.rpartition(":")
+    if not source or not attribute:
+        raise RuleError(f"{spec!r} names nothing; write module:function or file.py:function")
     module = _import(source, spec)
     try:
         found: object = attrgetter(attribute)(module)
@@ -45,13 +81,7 @@ def load_rule(spec: str) -> Rule:
         raise RuleError(f"{spec}: {source} has no {attribute!r}; it has {_offers(module)}") from None
     except Exception as error:  # the user's code may answer look-ups itself
         raise RuleError(f"{spec}: looking it up failed: {said(error)}") from error
-    if isinstance(found, Rule):
-        return replace(found, name=spec)  # by which it can be found again, and told from others
-    if not callable(found) or isinstance(found, type):
-        raise RuleError(
-            f"{spec}: {attribute!r} is of type {type(found).__name__}; it must be a function (round, chance) or a Rule"
-        )
-    return Rule(spec, found, summary="given by the user")
+    return found
 
 
 def _offers(module: ModuleType) -> str:
