@@ -1,6 +1,6 @@
 """The package ``transformers``: its assisted generation whole, and the acceptance rule inside it.
 
-``transformers`` computes in float32 whatever the models' format, so its laws are right to about 1e-7 and no better.
+``generate`` computes in float32 whatever the models' format, so its laws are right to about 1e-7 and no better.
 """
 
 from __future__ import annotations

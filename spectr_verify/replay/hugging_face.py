@@ -64,7 +64,7 @@ class ToyLMForCausalLM(PreTrainedModel, GenerationMixin):
         return_dict: bool | None = None,
         **others: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """Score the new tokens: as ``ToyLM.forward``, with a ``DynamicCache`` or any other of ``transformers``."""
+        """Score the new tokens: as ``ToyLM.forward``, with a ``DynamicCache`` of ``transformers``."""
         past = past_key_values if cache is None else cache
         refuse(input_ids, others)
         keys, past = remember(input_ids, DynamicCache() if past is None else past)

@@ -222,7 +222,8 @@ class ToyLM(nn.Module):
             return_dict: ``False`` answers with a plain tuple.
 
         Raises:
-            ToyCallError: a token is outside the vocabulary, the mask has another shape, or there are ``labels``.
+            ToyCallError: a token is outside the vocabulary, the mask has another shape, the cache does not grow with
+                the text, or there are ``labels``.
         """
         past = past_key_values if cache is None else cache
         refuse(input_ids, others)
@@ -234,13 +235,23 @@ class ToyLM(nn.Module):
 
 
 def remember(input_ids: Tensor, past: Any) -> tuple[Tensor, Any]:
-    """Put new tokens behind those of a cache: all keys, int64 [B, 1, n, 1], and the cache that holds them."""
+    """Put new tokens behind those of a cache: all keys, int64 [B, 1, n, 1], and the cache that holds them.
+
+    Raises:
+        ToyCallError: the cache does not hold the whole text and nothing else.
+    """
     keys = input_ids[:, None, :, None]
     if isinstance(past, tuple | list):
         keys = torch.cat([past[0][0], keys], dim=2) if past else keys
         return keys, ((keys, keys),)
-    stored = int(past.get_seq_length()) + input_ids.shape[1]
-    return past.update(keys, keys, 0)[0][:, :, :stored], past  # a cache of fixed size answers with all its places
+    expected = int(past.get_seq_length()) + input_ids.shape[1]
+    keys, _ = past.update(keys, keys, 0)
+    if keys.shape[2] != expected:
+        raise ToyCallError(
+            f"a toy model needs a cache that grows with the text, such as DynamicCache; {type(past).__name__} answered "
+            f"with {keys.shape[2]} places for {expected} tokens"
+        )
+    return keys, past
 
 
 def refuse(input_ids: Tensor | None, others: dict[str, Any]) -> None:
