@@ -36,6 +36,7 @@ app = typer.Typer(
 
 STATUS_BIASED = 1
 STATUS_REFUSED = 2
+STATUS_UNDECIDED = 3
 STATUS_BROKEN = 70
 STATUS_INTERRUPTED = 130
 
@@ -48,6 +49,14 @@ class Format(StrEnum):
 
     float64 = "float64"
     float32 = "float32"
+
+
+class Called(StrEnum):
+    """How a function under test is called."""
+
+    round = "round"
+    probabilities = "probabilities"
+    step = "step"
 
 
 STANDARD_OUTPUT = Path("-")
@@ -103,6 +112,10 @@ def _options(
 
 class Biased(Exception):  # noqa: N818 - a verdict, not an error
     """An audit's verdict on its way to the exit status, which nothing else may use."""
+
+
+class Undecided(Exception):  # noqa: N818 - no verdict, and no error
+    """An audit that a bound ended, on its way to the exit status."""
 
 
 @app.command()
@@ -176,40 +189,69 @@ def compare(
 
 @app.command()
 def audit(
-    rule: Annotated[str, typer.Argument(help="A registered name, module:function or file.py:function.")],
+    target: Annotated[str, typer.Argument(help="A registered name, module:function or file.py:function.")],
+    calls: Annotated[
+        Called,
+        typer.Option(
+            help="round: f(round, chance), a rule. probabilities: f(draft_tokens, draft_probs, target_probs), tokens. "
+            "step: f(draft_model, target_model, input_ids), longer ids. The last two are replayed as they are."
+        ),
+    ] = Called.round,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=EXPRESSION",
+            help="An argument of the function, as in gamma=L; over L, K, V and whatever it is called with.",
+        ),
+    ] = None,
     pairs: Pairs = None,
     drafts: Drafts = None,
     length: Length = None,
     tokens: Annotated[
         int | None, typer.Option(min=1, help="With --pairs: length of the text that is compared.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="How many pairs Hypothesis draws.")] = 200,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="With --calls step: the temperature of the target that the text must follow.")
+    ] = 1.0,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="Pairs that Hypothesis draws: 200, or 100 and 40 of the replayed kinds.")
+    ] = None,
     dtype: Dtype = Format.float64,
     tolerance: Tolerance = None,
     max_tuples: MaxTuples = None,
     max_worlds: MaxWorlds = None,
     max_texts: MaxTexts = None,
+    max_paths: Annotated[int, typer.Option(min=1, help="Most runs of replayed code, in all.")] = 500_000,
+    max_seconds: Annotated[float, typer.Option(min=0.001, help="Most seconds for replayed code, in all.")] = 600.0,
     seed: Seed = 0,
     json_file: Json = None,
 ) -> None:
-    """Look for a pair on which a rule is biased. Status 0: lossless, 1: biased, 2: wrong usage or input.
+    """Look for a pair on which a rule is biased. Status 0: lossless, 1: biased, 2: wrong usage or input, 3: undecided.
 
     With --pairs only those are judged, over text that has a round after every context that their tables tell apart;
-    without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite.
+    without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite. Undecided
+    is replayed code on which no fault was found before --max-paths or --max-seconds was reached.
     """
     _keep(pairs, json_file)
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from spectr_verify.audit import audit as run_audit
-    from spectr_verify.report.tables import audit_text, reproduction
-    from spectr_verify.rules.load import load_rule
+    from spectr_verify.replay import Arguments, Budget, load_verifier
+    from spectr_verify.report.tables import audit_text, plain_file, reproduction
 
     # Hypothesis keeps files of its own, which have no business in the user's folder.
     set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "spectr-verify-hypothesis")
     with _progress() as progress:
         report = run_audit(
-            load_rule(rule),
-            instances=_instances(pairs, drafts, length, seed) if pairs else None,
+            load_verifier(
+                target,
+                calls.value,
+                arguments=Arguments.parse(arg or []),
+                drafts=drafts if calls is Called.step else None,
+                temperature=temperature,
+                budget=Budget(max_paths, max_seconds),
+            ),
+            instances=_instances(pairs, drafts, length, seed, replayed=calls is not Called.round) if pairs else None,
             tokens=tokens,
             length=length,
             drafts=drafts,
@@ -229,18 +271,52 @@ def audit(
             "seed": seed,
             "dtype": dtype.value,
             "rule": report.rule.name,
+            "calls": calls.value,
+            "arguments": arg or [],
+            "verdict": report.verdict,
             "lossless": report.lossless,
+            "stopped": report.stopped,
             "judged": report.judged,
+            "paths": report.paths,
             "worst_error": report.worst_error,
+            "tolerance": report.tolerance,
+            "notes": list(report.notes),
             "counterexample": None
             if found is None
             else found.to_json() | {"models": json.loads(found.instance.as_json())},
             "wrong_text": None if report.wrong is None else vars(report.wrong),
+            "guess": report.guess,
             "reproduce": None if found is None else reproduction(found),
+            "python": plain_file(report),
         },
     )
-    if not report.lossless:
+    if report.verdict == "biased":
         raise Biased
+    if report.verdict == "undecided":
+        raise Undecided
+
+
+@app.command()
+def gallery(seed: Seed = 0, json_file: Json = None) -> None:
+    """Audit every planted fault, which must be caught, and every correct rule, which must not. The tool's own score.
+
+    Status 0 if all are judged rightly, 70 if any is not.
+    """
+    from spectr_verify.audit.gallery import run_gallery
+    from spectr_verify.report.tables import gallery_table
+
+    with _progress() as progress:
+        rows = run_gallery(seed=seed, progress=progress)
+    console = _console(json_file)
+    console.print(gallery_table(rows))
+    faults = [row for row in rows if row.planted]
+    caught, flagged = sum(row.right for row in faults), sum(not row.right for row in rows if not row.planted)
+    console.print(
+        f"{caught} of {len(faults)} planted faults caught, {flagged} of {len(rows) - len(faults)} correct rules flagged"
+    )
+    _write(json_file, "gallery", {"seed": seed, "rows": [row.to_json() for row in rows]})
+    if not all(row.right for row in rows):
+        raise SystemExit(STATUS_BROKEN)
 
 
 @app.command()
@@ -299,6 +375,8 @@ def _status() -> int:
         app()
     except Biased:
         return STATUS_BIASED
+    except Undecided:
+        return STATUS_UNDECIDED
     except (InputError, TableError) as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"error: {error}", style="red"))
         return STATUS_REFUSED
@@ -320,11 +398,15 @@ def _keep(sources: Iterable[str] | None, json_file: Path | None) -> None:
             raise InputError(f"{json_file} holds the pairs; write the result to another file")
 
 
-def _instances(sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int) -> list[Instance]:
+def _instances(
+    sources: Iterable[str] | None, drafts: int | None, length: int | None, seed: int, *, replayed: bool = False
+) -> list[Instance]:
+    """The pairs of some files, or the built-in suite. Replayed code is handed one draft where nobody says otherwise."""
     from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 
     if not sources:
         return builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS)
+    drafts = drafts or (1 if replayed else None)
     return [Instance.of(pair, length=length, drafts=drafts) for source in sources for pair in read_pairs(source)]
 
 

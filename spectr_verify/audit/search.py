@@ -9,9 +9,9 @@ import hypothesis
 import hypothesis.strategies as st
 import torch
 
+from spectr_verify.audit.diagnosis import diagnose
 from spectr_verify.audit.instance import DRAFTS, LENGTH, Instance, builtin_suite
 from spectr_verify.audit.progress import Progress
-from spectr_verify.audit.diagnosis import diagnose
 from spectr_verify.audit.verdict import Stage, Subject, Verdict, WrongText, judge, wrong_text
 from spectr_verify.errors import InputError
 from spectr_verify.exact import Limits

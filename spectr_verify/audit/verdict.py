@@ -106,8 +106,8 @@ class Verdict:
             )
         if self.impossible is not None:
             found.append(
-                f"it emits {list(self.impossible.tokens)} with probability {self.impossible.produced:.3g}, to which the "
-                "target gives none"
+                f"it emits {list(self.impossible.tokens)} with probability {self.impossible.produced:.3g}, which the "
+                "target never does"
             )
         if self.edge is not None:
             found.append(str(self.edge))
@@ -197,8 +197,8 @@ def judge(
         tokens: if given, also compare the law of the first ``tokens`` tokens, written over many rounds.
         edges: also try uniforms at the extreme values of their generators, if all else is right; replayed code only.
         dtype: number format of the laws that the rule sees.
-        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format. That is float32
-            for replayed code that decides in float32, or less, whatever format it was given.
+        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format, and that of float32
+            for replayed code that decides in float32 or less, whatever it was given.
         limits: how large the enumeration may get.
 
     Raises:

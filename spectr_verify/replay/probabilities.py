@@ -45,6 +45,7 @@ class Replayed:
                 self._laws.clear()
             law = torch.zeros(_count(round), dtype=torch.float64)
             for tokens, weight, _ in self.emissions(round, row):
+                assert not isinstance(tokens, Failure)
                 law[_number(tokens, round.vocab)] += weight
             self._laws[key] = law
         return self._laws[key]
@@ -71,8 +72,8 @@ class Replayed:
             drafts = round.drafts[row].tolist()
             if not any(tuple(draft[: len(tokens) - 1]) == tokens[:-1] for draft in drafts):
                 raise EmissionError(
-                    f"{self.verifier.name} returned the tokens {list(tokens)} for the drafts {drafts}; all but the last "
-                    "must be the accepted beginning of a draft"
+                    f"{self.verifier.name} returned the tokens {list(tokens)} for the drafts {drafts}; all but the "
+                    "last must be the accepted beginning of a draft"
                 )
         except EmissionError as error:
             if edge is None:
@@ -111,7 +112,7 @@ def _call(verifier: Verifier, round: Round, row: int) -> Any:
         result = verifier.function(*positional, **given)
         if before != [_version(value) for value in (*positional, *given.values())]:
             verifier.seen.note(
-                "it writes into the tensors that it is given; the engine's own laws would be changed for whoever comes next"
+                "it writes into the tensors that it is given, which would change the engine's laws for whoever comes next"
             )
         return result
 
@@ -124,20 +125,25 @@ def _version(value: Any) -> int:
 
 def _count(round: Round) -> int:
     """How many emissions there are: 1 to L+1 tokens."""
-    return sum(round.vocab**n for n in range(1, round.length + 2))
+    return _before(round.vocab, round.length + 2)
 
 
 def _number(tokens: tuple[int, ...], vocab: int) -> int:
-    number = 0
+    number: int = 0
     for token in tokens:
         number = number * vocab + token
-    return number + sum(vocab**n for n in range(1, len(tokens)))
+    return number + _before(vocab, len(tokens))
+
+
+def _before(vocab: int, length: int) -> int:
+    """How many emissions are shorter than ``length``."""
+    return sum(int(vocab**n) for n in range(1, length))
 
 
 def _emission(round: Round, number: Tensor) -> Emission:
     """Emissions [B] by their numbers; of the drafts that begin with the accepted tokens the first is named."""
     B, L, V = round.rows, round.length, round.vocab
-    starts = torch.tensor([sum(V**n for n in range(1, length)) for length in range(1, L + 2)])
+    starts = torch.tensor([_before(V, length) for length in range(1, L + 2)])
     length = torch.searchsorted(starts, number, right=True)
     within = number - starts[length - 1]
     position = torch.arange(L + 1)

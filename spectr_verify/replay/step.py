@@ -66,8 +66,11 @@ class Stepper:
     def _call(self, prefix: Text) -> Any:
         verifier = self.verifier
         names = {
-            **{"L": self.length, "K": self.drafts, "V": self.pair.vocab},
-            **{"temperature": verifier.temperature, "torch": torch},
+            "L": self.length,
+            "K": self.drafts,
+            "V": self.pair.vocab,
+            "temperature": verifier.temperature,
+            "torch": torch,
         }
         ids = torch.tensor([[START, *prefix]])
         given = verifier.arguments.values(names)
@@ -83,8 +86,8 @@ class Stepper:
             tokens = emitted_tokens(result, name, self.pair.vocab, None)
             if tokens[: len(given)] != given:
                 raise EmissionError(
-                    f"{name} returned the ids {list(tokens)} for the input_ids {list(given)}; it must return those, and "
-                    "behind them the new tokens"
+                    f"{name} returned the ids {list(tokens)} for the input_ids {list(given)}; it must return those "
+                    "and behind them the new tokens"
                 )
             if len(tokens) == len(given):
                 raise EmissionError(f"{name} returned its input_ids {list(given)} with no new token behind them")

@@ -26,7 +26,7 @@ def emitted_tokens(result: Any, name: str, vocab: int, most: int | None) -> tupl
     read = _integers(_first(result))
     if read is None:
         raise EmissionError(
-            f"{name} returned {_described(result)}; it must return the tokens as whole numbers: a tensor, array or list, "
+            f"{name} returned {_described(result)}; it must return tokens as whole numbers: a tensor, array or list, "
             "alone or first in a tuple"
         )
     while read.ndim > 1 and read.shape[0] == 1:

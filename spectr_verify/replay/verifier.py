@@ -26,7 +26,7 @@ class Verifier:
         function: anybody's code.
         calls: "probabilities" or "step".
         arguments: what it is called with besides.
-        drafts: "step" only: K, where the function was told how many drafts to write; ``None`` if that is its own affair.
+        drafts: "step" only: K, how many drafts it writes in a round; ``None`` where that is not known.
         temperature: "step" only: its text must follow the target at this temperature; 0 is the likeliest token, of
             equals the first.
         budget: how much work may be done, all audits of this object together.
@@ -53,7 +53,7 @@ class Verifier:
         if self.temperature != 1 and self.calls == "probabilities":
             raise InputError(
                 "a temperature is for calls='step', where the function sees logits; with calls='probabilities' the laws "
-                "are given as they are after temperature and filters"
+                "are what is left after temperature and filters"
             )
 
     def used_drafts(self, drafts: int) -> int:
@@ -91,7 +91,7 @@ def verifier(
     Raises:
         InputError: the combination makes no sense.
     """
-    shown = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', type(function).__name__)}"
+    shown = name or _name(function)
     given = arguments if isinstance(arguments, Arguments) else Arguments(dict(arguments or {}))
     if calls == "round":
         if given.expressions or temperature != 1:
@@ -100,6 +100,11 @@ def verifier(
     if isinstance(function, Rule):
         raise InputError(f"{function.name!r} is a Rule, which is called as one: calls='round'")
     return Verifier(shown, function, calls, given, drafts, temperature, budget or Budget())
+
+
+def _name(function: Callable[..., Any] | Rule) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}:{getattr(named, '__qualname__', '?')}"
 
 
 def load_verifier(
@@ -123,8 +128,10 @@ def load_verifier(
     if calls != "round" and spec in RULES:
         raise InputError(f"{spec} is a registered rule, which is called as a rule: leave --calls away")
     function = load_rule(spec) if calls == "round" else load_object(spec)
-    if calls != "round" and (not callable(function) or isinstance(function, type)):
-        raise InputError(f"{spec} is of type {type(function).__name__}; it must be a function (a class: an object of it)")
+    if not isinstance(function, Rule) and (not callable(function) or isinstance(function, type)):
+        raise InputError(
+            f"{spec} is of type {type(function).__name__}; it must be a function, or an object to be called"
+        )
     return verifier(
         function, calls, name=spec, arguments=arguments, drafts=drafts, temperature=temperature, budget=budget
     )

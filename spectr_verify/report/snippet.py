@@ -14,11 +14,15 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
 TEXTS = 20_000
 """How many texts the file draws."""
 
+EXTREME_TEXTS = 200
+"""How many where every uniform is at an extreme value."""
 
-def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> str:
+
+def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> str | None:
     """The file: it imports the function, calls it on the counterexample again and again, and counts the wrong text.
 
-    Where the fault shows at an extreme uniform only, torch.rand is made to return that value.
+    Where the fault shows at an extreme uniform only, torch.rand is made to return that value. ``None`` where the fault
+    is an error at an extreme uniform, or shows only in a later round of a function that is handed its drafts.
     """
     edge = verdict.edge
     if edge is not None and edge.tokens:
@@ -27,13 +31,21 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
         text, produced, due = wrong.tokens, f"{wrong.produced:.6g}", f"{wrong.target:.6g}"
     else:
         text, produced, due = (), "", ""
-    body = _probabilities(verdict, verifier) if verifier.calls == "probabilities" else _step(verdict, verifier)
+    late = verifier.calls == "probabilities" and len(text) > verdict.instance.length + 1
+    if late or (edge is not None and not edge.tokens):
+        return None
+    if verifier.calls == "probabilities":
+        body = _probabilities(verdict, verifier)
+    else:
+        body = _step(verdict, verifier, len(text))
+    drawn = _draw_texts(TEXTS if edge is None else EXTREME_TEXTS)
     parts = [
         _imports(verifier),
         f"L, K, V = {verdict.instance.length}, {verdict.instance.drafts}, {verdict.instance.pair.vocab}",
         f"temperature = {verifier.temperature!r}" if verifier.calls == "step" else "",
         body,
         _extreme(edge.edge) if edge is not None else "",
+        drawn,
         _count(text, produced, due) if text else _mean(verdict),
     ]
     return "\n".join(part for part in parts if part) + "\n"
@@ -42,11 +54,10 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
 def _imports(verifier: Verifier) -> str:
     source, _, attribute = verifier.name.rpartition(":")
     if source.endswith(".py"):
-        load = f'import runpy\n\nimport torch\n\nverify = runpy.run_path({source!r})["{attribute}"]'
-        return load
-    head, _, inner = attribute.partition(".")
-    name = f"{head}.{inner}" if inner else head
-    return f"import torch\n\nfrom {source} import {head}\n\nverify = {name}"
+        return f'import runpy\n\nimport torch\n\nverify = runpy.run_path({source!r})["{attribute}"]'
+    head, dot, _ = attribute.partition(".")
+    named = f"import {head}\n\nverify = {attribute}" if dot else f"import {head} as verify\n"
+    return f"import torch\n\nfrom {source} {named}"
 
 
 def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
@@ -82,6 +93,10 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
             return text + [int(torch.multinomial(law(model, text), 1))]
 
 
+        def along(model, texts, positions):
+            return torch.stack([torch.stack([law(model, text[:i]) for i in range(positions)]) for text in texts])
+
+
         def one_text():
             drafts = []
             for _ in range(K):
@@ -89,8 +104,8 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
                 for _ in range(L):
                     drafts[-1] = draw(draft, drafts[-1])
             draft_tokens = torch.tensor(drafts){squeeze}
-            draft_probs = torch.stack([torch.stack([law(draft, x[:i]) for i in range(L)]) for x in drafts]){squeeze}
-            target_probs = torch.stack([torch.stack([law(target, x[:i]) for i in range(L + 1)]) for x in drafts]){squeeze}
+            draft_probs = along(draft, drafts, L){squeeze}
+            target_probs = along(target, drafts, L + 1){squeeze}
         {logs}    result = verify({call})
             result = result[0] if isinstance(result, tuple) else result
             text = [token for token in torch.as_tensor(result).flatten().tolist() if token >= 0]
@@ -110,12 +125,9 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
     )
 
 
-def _step(verdict: Verdict, verifier: Verifier) -> str:
+def _step(verdict: Verdict, verifier: Verifier, tokens: int) -> str:
     pair = verdict.instance.pair
     extra = "".join(f", {name}={expression}" for name, expression in verifier.arguments.expressions.items())
-    least = len(verdict.text.target) if verdict.text is not None else len(verdict.round.target)
-    tokens = next(n for n in range(1, 64) if pair.vocab**n >= least)
-    # One call writes the round; the text of several rounds needs as many calls as it takes.
     return dedent(
         """\
         # Toy language models with the laws of the counterexample, called as Hugging Face ones.
@@ -150,9 +162,15 @@ def _step(verdict: Verdict, verifier: Verifier) -> str:
 
 
 def _more(verdict: Verdict, extra: str) -> str:
-    if verdict.text is not None and verdict.round.tv_round <= verdict.tolerance:
-        return f"result = verify(*models, torch.tensor([[0, *text]]){extra})\nids = result[0] if isinstance(result, tuple) else result\ntext = torch.as_tensor(ids).flatten().tolist()[1:]"
-    return "text.append(int(torch.multinomial(torch.tensor(tempered(target, temperature).law(text)), 1)))"
+    """One more call where later rounds are wrong; else the target goes on by itself."""
+    if verdict.text is None or verdict.round.tv_round > verdict.tolerance:
+        return "text.append(int(torch.multinomial(torch.tensor(tempered(target, temperature).law(text)), 1)))"
+    return dedent(
+        f"""\
+        result = verify(*models, torch.tensor([[0, *text]]){extra})
+        ids = result[0] if isinstance(result, tuple) else result
+        text = torch.as_tensor(ids).flatten().tolist()[1:]"""
+    )
 
 
 def _levels(model: TableModel, depth: int) -> str:
@@ -175,22 +193,23 @@ def _extreme(value: float) -> str:
     )
 
 
-def _count(text: tuple[int, ...], produced: str, due: str) -> str:
+def _draw_texts(count: int) -> str:
     return dedent(
         f"""\
         torch.manual_seed(0)
         accepted = []
-        texts = [one_text() for _ in range({TEXTS})]
+        texts = [one_text() for _ in range({count})]"""
+    )
+
+
+def _count(text: tuple[int, ...], produced: str, due: str) -> str:
+    return dedent(
+        f"""\
         share = sum(text[:{len(text)}] == {list(text)} for text in texts) / len(texts)
-        print(f"{{share:.4f}} of the texts begin with {list(text)}; by the exact law {produced}, by the target {due}")"""
+        print(f"{{share:.4f}} of the texts begin with {list(text)}; exactly {produced}, by the target {due}")"""
     )
 
 
 def _mean(verdict: Verdict) -> str:
-    return dedent(
-        f"""\
-        torch.manual_seed(0)
-        accepted = []
-        texts = [one_text() for _ in range({TEXTS})]
-        print(f"it accepts {{sum(accepted) / len(accepted):.4f}} tokens a round; exactly {verdict.round.expected_accepted:.6g}")"""
-    )
+    exactly = f"{verdict.round.expected_accepted:.6g}"
+    return f'print(f"it accepts {{sum(accepted) / len(accepted):.4f}} tokens a round; exactly {exactly}")'

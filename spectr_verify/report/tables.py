@@ -11,11 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spectr_verify.report.counterexample import faults, models, sizes
+from spectr_verify.report.counterexample import faults, laws_beside, models, sizes
+from spectr_verify.report.snippet import snippet
 
 if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for it
     from spectr_verify.audit import AuditReport, Finding, Verdict
+    from spectr_verify.audit.gallery import GalleryRow
     from spectr_verify.bounds import BoundResult, Bounds
+    from spectr_verify.replay import Verifier
     from spectr_verify.rules import Rule
 
 
@@ -48,7 +51,7 @@ def compare_table(verdicts: list[Verdict], *, narrow: bool = False) -> Table:
         "share of the optimum of the rule's class (with K drafts, for single-draft rules too) are means over pairs. "
         "Shares in brackets: a biased rule does not solve the problem that the optimum is of."
     )
-    by_rule: dict[Rule, list[Verdict]] = {}
+    by_rule: dict[Rule | Verifier, list[Verdict]] = {}
     for verdict in verdicts:
         by_rule.setdefault(verdict.rule, []).append(verdict)
     for rule, found in by_rule.items():
@@ -113,14 +116,17 @@ def claims_table(findings: Iterable[Finding]) -> Table:
 
 def audit_text(report: AuditReport) -> RenderableType:
     """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
-    judged = f"{report.judged} pairs judged ({report.range}; seed {report.seed})"
     name = report.rule.name
-    if report.counterexample is None:
-        return Text.assemble(
-            (f"{name}: lossless", "bold green"),
-            f" on all {judged}; largest total-variation error {report.worst_error:.1e}",
-        )
+    runs = f", {report.paths:,} paths" if report.paths else ""
+    judged = f"{report.judged} pairs judged ({report.range}; seed {report.seed}{runs})"
+    notes = [Text(f"Note: {note}.") for note in report.notes]
     verdict = report.counterexample
+    if verdict is None:
+        error = f"largest total-variation error {report.worst_error:.1e}, {report.tolerance:g} allowed"
+        if report.stopped is None:
+            return Group(Text.assemble((f"{name}: lossless", "bold green"), f" on all {judged}; {error}"), *notes)
+        said = f": no fault found on {judged}; {error}. That is not a verdict: {report.stopped}"
+        return Group(Text.assemble((f"{name}: undecided", "bold yellow"), said), *notes)
     where = verdict.instance
     found = "Smallest counterexample" if report.shrunk else "Counterexample"
     lines: list[RenderableType] = [
@@ -128,21 +134,58 @@ def audit_text(report: AuditReport) -> RenderableType:
         Text(f"\n{found}: {sizes(where)}"),
         *(Text(line) for line in (*models(where), *faults(verdict, report.wrong))),
     ]
-    lines.append(Text("\nTo reproduce it:\n  " + reproduction(verdict)))
+    if report.guess is not None:
+        lines.append(Text(f"Most likely: {report.guess}."))
+    if report.wrong is not None:
+        lines.append(Text("\n" + "\n".join(laws_beside(verdict, report.wrong))))
+    lines += [*notes, Text("\nTo reproduce it:\n  " + reproduction(verdict))]
+    file = plain_file(report)
+    if file is not None:
+        lines.append(Text("\nThe same by drawing texts, as a Python file:\n\n" + file.rstrip()))
     return Group(*lines)
+
+
+def plain_file(report: AuditReport) -> str | None:
+    """The counterexample as a Python file of its own, see ``snippet``; for replayed code only."""
+    from spectr_verify.replay import Verifier  # brings torch, see above
+
+    if report.counterexample is None or not isinstance(report.rule, Verifier):
+        return None
+    return snippet(report.counterexample, report.rule, report.wrong)
 
 
 def reproduction(verdict: Verdict) -> str:
     """The command that judges the same rule on the same pair, in the same number format and with the same tolerance."""
     from spectr_verify.audit.verdict import TOLERANCE  # brings torch, see above
+    from spectr_verify.replay import Verifier
 
-    options = ["--pairs", verdict.instance.as_json()]
+    rule, options = verdict.rule, ["--pairs", verdict.instance.as_json()]
+    if isinstance(rule, Verifier):
+        options = ["--calls", rule.calls, *options]
+        for argument in rule.arguments.expressions.items():
+            options += ["--arg", "=".join(argument)]
+        if rule.temperature != 1:
+            options += ["--temperature", repr(rule.temperature)]
+        if rule.drafts is not None:
+            options += ["--drafts", str(rule.drafts)]
     form = str(verdict.dtype).removeprefix("torch.")
     if form != "float64":
         options += ["--dtype", form]
-    if verdict.tolerance != TOLERANCE[verdict.dtype]:
+    if verdict.tolerance not in TOLERANCE.values():
         options += ["--tolerance", repr(verdict.tolerance)]
-    return shlex.join(["spectr-verify", "audit", verdict.rule.name, *options])
+    return shlex.join(["spectr-verify", "audit", rule.name, *options])
+
+
+def gallery_table(rows: Iterable[GalleryRow]) -> Table:
+    """One row a fault, then one a correct rule."""
+    table = _table(
+        "planted faults and correct rules", "name", "calls", "verdict", "what goes wrong, and how it was seen"
+    )
+    for row in rows:
+        word = Text(row.word, style="bold green" if row.right else "bold red")
+        what = Text.assemble(row.fault.says, ("\n" + row.evidence, "dim")) if row.evidence else Text(row.fault.says)
+        table.add_row(Text(row.fault.name), row.fault.calls, word, what)
+    return table
 
 
 def _table(title: str, *columns: str) -> Table:
