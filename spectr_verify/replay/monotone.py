@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log
-from typing import Any
+from math import isfinite, log
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,84 +21,98 @@ GUARD = 1e-15
 """Less probability than this is below the rounding of float64: what only guards against a zero is passed over."""
 
 
-class Unfollowed(Exception):
+class UnfollowedError(Exception):
     """The function is not monotone here, or not one that is followed; whoever asked says where."""
 
 
+class Step:
+    """A strictly monotone function.
+
+    Attributes:
+        from_zero: whether it is only defined from 0 on.
+    """
+
+    from_zero: ClassVar[bool] = False
+
+    def __call__(self, x: Numbers) -> Numbers:
+        """Its value at ``x``."""
+        raise NotImplementedError
+
+    def backward(self, y: Numbers) -> Numbers:
+        """Where the function has the value ``y``."""
+        raise NotImplementedError
+
+    def increasing(self) -> bool:
+        """Whether it rises; otherwise it falls."""
+        return True
+
+
 @dataclass(frozen=True)
-class Affine:
+class Affine(Step):
     """``a x + b``, a not zero."""
 
     a: float
     b: float
 
-    def forward(self, x: Numbers) -> Numbers:
+    def __call__(self, x: Numbers) -> Numbers:
+        """See ``Step``."""
         return self.a * x + self.b
 
     def backward(self, y: Numbers) -> Numbers:
+        """See ``Step.backward``."""
         return (y - self.b) / self.a
 
     def increasing(self) -> bool:
+        """See ``Step.increasing``."""
         return self.a > 0
-
-    def defined(self, low: float, high: float) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
-class Log:
-    """The natural logarithm, of numbers from 0 on."""
+class Log(Step):
+    """The natural logarithm."""
 
-    def forward(self, x: Numbers) -> Numbers:
+    from_zero = True
+
+    def __call__(self, x: Numbers) -> Numbers:
+        """See ``Step``."""
         return np.log(np.maximum(x, 0.0))  # rounding may reach below 0
 
     def backward(self, y: Numbers) -> Numbers:
+        """See ``Step.backward``."""
         return np.exp(y)
-
-    def increasing(self) -> bool:
-        return True
-
-    def defined(self, low: float, high: float) -> bool:
-        return low >= 0
 
 
 @dataclass(frozen=True)
-class Exp:
+class Exp(Step):
     """The exponential function."""
 
-    def forward(self, x: Numbers) -> Numbers:
+    def __call__(self, x: Numbers) -> Numbers:
+        """See ``Step``."""
         return np.exp(x)
 
     def backward(self, y: Numbers) -> Numbers:
+        """See ``Step.backward``."""
         return np.log(y)
-
-    def increasing(self) -> bool:
-        return True
-
-    def defined(self, low: float, high: float) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
-class Power:
-    """``x ** k`` of numbers from 0 on, k not zero."""
+class Power(Step):
+    """``x ** k``, k not zero."""
 
     k: float
+    from_zero = True
 
-    def forward(self, x: Numbers) -> Numbers:
+    def __call__(self, x: Numbers) -> Numbers:
+        """See ``Step``."""
         return np.maximum(x, 0.0) ** self.k
 
     def backward(self, y: Numbers) -> Numbers:
+        """See ``Step.backward``."""
         return y ** (1 / self.k)
 
     def increasing(self) -> bool:
+        """See ``Step.increasing``."""
         return self.k > 0
-
-    def defined(self, low: float, high: float) -> bool:
-        return low >= 0
-
-
-Step = Affine | Log | Exp | Power
 
 
 @dataclass(eq=False)
@@ -132,21 +146,21 @@ class Undecided:
         return id(self.uniform), self.chain
 
     def then(self, step: Step) -> Undecided:
-        """The value after one more step; raises ``Unfollowed`` where it would not be defined."""
-        if not step.defined(*self.range()):
+        """The value after one more step; raises ``UnfollowedError`` where it would not be defined."""
+        if step.from_zero and not self.range()[0] >= 0:
             self._keep_off_below_zero()
-        last = self.chain[-1] if self.chain else None
-        if isinstance(step, Affine) and isinstance(last, Affine):
-            both = Affine(last.a * step.a, step.a * last.b + step.b)
-            rest = self.chain[:-1]
-            return Undecided(self.uniform, rest if both == Affine(1.0, 0.0) else (*rest, both))
-        return Undecided(self.uniform, (*self.chain, step))
+        rest, last = self.chain[:-1], self.chain[-1:]
+        if isinstance(step, Affine) and last and isinstance(last[0], Affine):
+            step, last = Affine(last[0].a * step.a, step.a * last[0].b + step.b), ()
+        if isinstance(step, Affine) and (step.a == 0 or not isfinite(step.a) or not isfinite(step.b)):
+            raise UnfollowedError  # beyond what the numbers can hold
+        return Undecided(self.uniform, (*rest, *last) if step == Affine(1.0, 0.0) else (*rest, *last, step))
 
     def _keep_off_below_zero(self) -> None:
         """Leave out the values below 0 where only rounding gives them any weight: log(u + 1e-20) at u = 1."""
         zero = float(self.threshold(0.0))
         if float(self.below(0.0)) > GUARD:
-            raise Unfollowed
+            raise UnfollowedError
         if self.increasing():
             self.uniform.low = zero
         else:
@@ -161,14 +175,14 @@ class Undecided:
         with np.errstate(all="ignore"):
             x = np.asarray(u, dtype=np.float64)
             for step in self.chain:
-                x = step.forward(x)
+                x = step(x)
         return x
 
     def range(self) -> tuple[float, float]:
         """The smallest and the largest value that it can still have."""
         ends = self.at([self.uniform.low, self.uniform.high])
         if np.isnan(ends).any():
-            raise Unfollowed
+            raise UnfollowedError
         return (float(ends[0]), float(ends[1])) if self.increasing() else (float(ends[1]), float(ends[0]))
 
     def threshold(self, value: Any) -> Any:
@@ -248,6 +262,8 @@ def _after(form: ExponentialForm, step: Step) -> ExponentialForm | None:
         if kind == "linear" and shift == 0:
             return ExponentialForm("exp", 1.0, scale, 0.0, 0.0)
         return ExponentialForm("power", 1.0, scale, offset, 0.0) if kind == "log" else None
+    if not isinstance(step, Power):
+        return None
     if kind == "exp" and sign > 0:
         return ExponentialForm("exp", 1.0, scale * step.k, 0.0, 0.0)
     if kind == "linear" and shift == 0 and scale > 0:
@@ -263,7 +279,7 @@ def race_law(racers: list[Undecided], *, largest: bool) -> list[float]:
     In closed form for exponential and Gumbel races, else by tanh-sinh quadrature.
 
     Raises:
-        Unfollowed: the quadrature does not add up.
+        UnfollowedError: the quadrature does not add up.
     """
     rates = exponential_rates(racers, largest=largest)
     if rates is not None:
@@ -308,5 +324,5 @@ def _race_quadrature(entries: tuple[tuple[float, float, tuple[Step, ...]], ...],
         law.append(float(np.sum(found.integral)) / (high - low))
     total = sum(law)
     if not abs(total - 1) <= 1e-11:
-        raise Unfollowed
+        raise UnfollowedError
     return tuple(max(probability, 0.0) / total for probability in law)

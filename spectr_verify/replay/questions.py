@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import floor, inf, isinf, isnan, log, nan
+from itertools import pairwise
+from math import copysign, floor, inf, isinf, isnan, log, nan
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from spectr_verify.replay.monotone import (
     Log,
     Power,
     Undecided,
-    Unfollowed,
+    UnfollowedError,
     Uniform,
     exponential_rates,
     race_law,
@@ -43,18 +44,22 @@ class Questions:
         self._drawn = 0
         self._answers: dict[tuple[object, ...], int] = {}
 
-    def uniform(self, below_one: float) -> Number:
-        """A number that is uniform on (0, 1), or an extreme value of it: exactly 0, or ``below_one``."""
+    def uniform(self, below_one: float, low: float = 0.0, high: float = 1.0) -> Number:
+        """A number that is uniform on (low, high); where ``edges`` are asked for also an extreme value of it.
+
+        The extreme values are those of a number on (0, 1): exactly 0, and ``below_one``.
+        """
         self.count(1)
+        if low == high:
+            return low
         if self.edges and self.edge is None:
-            edge = (None, 0.0, below_one)[self.tape.choose([1 / 3] * 3)]
-            if edge is not None:
-                self.edge = edge
-                return edge
-        return Undecided(Uniform())
+            self.edge = (None, 0.0, below_one)[self.tape.choose([1 / 3] * 3)]
+            if self.edge is not None:
+                return low + (high - low) * self.edge
+        return Undecided(Uniform()).then(Affine(high - low, low))
 
     def exponential(self, rate: float) -> Number:
-        """A number that is exponential: the generators keep it away from 0 and infinity, so it has no extreme values."""
+        """A number that is exponential. It has no extreme values: the generators keep it off 0 and infinity."""
         self.count(1)
         return Undecided(Uniform(), (Log(), Affine(-1 / rate, 0.0)))
 
@@ -62,20 +67,48 @@ class Questions:
         """Count numbers drawn, to notice code that draws without end."""
         self._drawn += numbers
         if self._drawn > MAX_NUMBERS:
-            self.tape.refuse(f"it drew more than {MAX_NUMBERS:,} random numbers in one run; it seems to draw without end")
+            self.tape.refuse(
+                f"it drew more than {MAX_NUMBERS:,} random numbers in one run; it seems to draw without end"
+            )
 
     def category(self, weights: Sequence[float]) -> int:
         """An index in proportion to finite weights, none negative, not all zero."""
         total = sum(weights)
         return self.tape.choose([weight / total for weight in weights])
 
+    def sample(self, weights: Sequence[float], count: int, *, replacement: bool) -> list[int]:
+        """Indices in proportion to weights, one after the other."""
+        self.count(count)
+        left, drawn = list(weights), []
+        for _ in range(count):
+            drawn.append(self.category(left))
+            if not replacement:
+                left[drawn[-1]] = 0.0
+        return drawn
+
+    def below(self, end: int) -> int:
+        """A whole number from 0 to ``end - 1``, all equally likely."""
+        self.count(1)
+        if end > MOST_INTEGERS:
+            self.tape.refuse(
+                f"it draws a whole number below {end:,}; more than {MOST_INTEGERS:,} are too many to enumerate"
+            )
+        return self.category([1.0] * end)
+
+    def equal(self, a: Number, b: Number) -> bool:
+        """Whether ``a == b``: where one of them is undecided, only if they are the same number."""
+        if isinstance(a, Undecided) and isinstance(b, Undecided):
+            if a.uniform is b.uniform and a.chain != b.chain:
+                raise UnfollowedError
+            return a.key == b.key
+        return not isinstance(a, Undecided) and not isinstance(b, Undecided) and a == b
+
     def less(self, a: Number, b: Number) -> bool:
         """Whether ``a < b``. Equality has probability zero where one of them is undecided."""
         if isinstance(a, Undecided) and isinstance(b, Undecided):
             return a.key != b.key and self.winner([a, b], largest=False) == 0
         if isinstance(a, Undecided):
-            assert not isinstance(b, Undecided)
-            return not isnan(b) and self._below(a, b)
+            return not isinstance(b, Undecided) and not isnan(b) and self._below(a, b)
         if isinstance(b, Undecided):
             return not isnan(a) and not self._below(b, a)
         return a < b
@@ -84,7 +117,7 @@ class Questions:
         low, high = value.range()
         if bound <= low or bound >= high:
             return bound >= high
-        self._refuse_spent([value])
+        self._refuse_entangled([value])
         at, probability = float(value.threshold(bound)), float(value.below(bound))
         below = self.tape.choose([1 - probability, probability]) == 1
         if below == value.increasing():
@@ -97,17 +130,17 @@ class Questions:
         """How many of the edges, which do not fall, ``value`` is not below."""
         if not isinstance(value, Undecided):
             return int(np.searchsorted(np.asarray(edges), value, side="right"))
-        if any(isnan(edge) for edge in edges) or any(a > b for a, b in zip(edges, edges[1:], strict=False)):
-            raise Unfollowed
+        if any(isnan(edge) for edge in edges) or any(a > b for a, b in pairwise(edges)):
+            raise UnfollowedError
         low, high = value.range()
         inside = [edge for edge in dict.fromkeys(edges) if low < edge < high]
         if not inside:
             return sum(edge <= low for edge in edges)
-        self._refuse_spent([value])
+        self._refuse_entangled([value])
         ends = [low, *inside, high]
         below = [0.0, *(float(value.below(edge)) for edge in inside), 1.0]
         at = [float(value.threshold(end)) for end in ends]
-        cell = self.tape.choose([b - a for a, b in zip(below, below[1:], strict=False)])
+        cell = self.tape.choose([b - a for a, b in pairwise(below)])
         value.uniform.low, value.uniform.high = sorted(at[cell : cell + 2])
         return sum(edge <= ends[cell] for edge in edges)
 
@@ -117,7 +150,7 @@ class Questions:
             return float(floor(value)) if not (isnan(value) or isinf(value)) else value
         low, high = value.range()
         if isinf(low) or isinf(high) or high - low > MOST_INTEGERS:
-            raise Unfollowed
+            raise UnfollowedError
         steps = [float(step) for step in range(floor(low) + 1, floor(high) + 1)]
         return float(floor(low) + self.place(value, steps))
 
@@ -128,12 +161,18 @@ class Questions:
             if not isinstance(value, Undecided) and isnan(value):
                 return i
         best = max((value for value in fixed if not isnan(value)), key=lambda x: x if largest else -x, default=None)
-        racing = [i for i, value in enumerate(values) if isinstance(value, Undecided) and not self._loses(value, best, largest)]
+        racing = [
+            i
+            for i, value in enumerate(values)
+            if isinstance(value, Undecided) and not self._loses(value, best, largest)
+        ]
         if not racing:
             assert best is not None
             return fixed.index(best)
         racers = [value for i in racing if isinstance(value := values[i], Undecided)]
-        if best is not None and any(racer.range()[0 if largest else 1] != best and self._in_reach(racer, best) for racer in racers):
+        if best is not None and any(
+            racer.range()[0 if largest else 1] != best and self._in_reach(racer, best) for racer in racers
+        ):
             # A value that is decided is in the middle of the race: settle first which of the racers are past it.
             past = [self.less(best, racer) if largest else self.less(racer, best) for racer in racers]
             if not any(past):
@@ -155,54 +194,44 @@ class Questions:
     def _race(self, racers: list[Undecided], largest: bool) -> int:
         key = (largest, *(racer.key for racer in racers))
         if key not in self._answers:
-            if len({id(racer.uniform) for racer in racers}) < len(racers):
-                self._refuse_shared()
-            self._refuse_spent(racers)
-            law = race_law(racers, largest=largest)
-            self._answers[key] = self.tape.choose(law)
+            self._refuse_entangled(racers)
+            self._answers[key] = self.tape.choose(race_law(racers, largest=largest))
             for racer in racers:
                 racer.uniform.spent = True
         return self._answers[key]
 
     def order(self, values: Sequence[Number], count: int, *, largest: bool) -> list[int]:
         """The ``count`` largest (smallest) values, from the first on, for values that race as exponentials do."""
-        racing = [i for i, value in enumerate(values) if isinstance(value, Undecided)]
-        fixed = [i for i in range(len(values)) if i not in racing]
-        racers = [value for value in values if isinstance(value, Undecided)]
+        racing = {i: value for i, value in enumerate(values) if isinstance(value, Undecided)}
+        fixed = {i: value for i, value in enumerate(values) if not isinstance(value, Undecided)}
+        racers = list(racing.values())
         # What is decided must come behind all that races: a probability of zero, an infinite time.
-        ahead = [self._loses(racer, float(value), largest) or self._in_reach(racer, float(value))
-                 for racer in racers for i in fixed if not isinstance(value := values[i], Undecided)]
-        if any(ahead) or len({id(racer.uniform) for racer in racers}) < len(racers):
-            raise Unfollowed
-        self._refuse_spent(racers)
+        if not all(self._loses_to(racer, value, largest) for racer in racers for value in fixed.values()):
+            raise UnfollowedError
+        first = list(racing)
         if len(racers) > 1:
+            self._refuse_entangled(racers)
             rates = exponential_rates(racers, largest=largest)
             if rates is None:
-                raise Unfollowed
-            left = dict(zip(racing, rates, strict=True))
-            racing = []
-            while left and len(racing) < count:
-                chosen = list(left)[self.category(list(left.values()))]
-                racing.append(chosen)
-                del left[chosen]
+                raise UnfollowedError
+            chosen = self.sample(rates, min(count, len(rates)), replacement=False)
+            first = [first[i] for i in chosen]
             for racer in racers:
                 racer.uniform.spent = True
-        behind = sorted(fixed, key=lambda i: self._plain(values[i]), reverse=largest)
-        return (racing + behind)[:count]
+        behind = sorted(fixed, key=lambda i: fixed[i], reverse=largest)
+        return (first + behind)[:count]
 
-    def _plain(self, value: Number) -> float:
-        assert not isinstance(value, Undecided)
-        return value
+    def _loses_to(self, racer: Undecided, value: float, largest: bool) -> bool:
+        """Whether the decided value loses for sure."""
+        low, high = racer.range()
+        return value <= low if largest else value >= high
 
-    def _refuse_spent(self, values: Sequence[Undecided]) -> None:
-        if any(value.uniform.spent for value in values):
-            raise Reused
-
-    def _refuse_shared(self) -> None:
-        raise Reused
+    def _refuse_entangled(self, racers: Sequence[Undecided]) -> None:
+        if len({id(racer.uniform) for racer in racers}) < len(racers) or any(r.uniform.spent for r in racers):
+            raise ReusedError
 
 
-class Reused(Unfollowed):
+class ReusedError(UnfollowedError):
     """A random number that decided a race is asked about again."""
 
 
@@ -210,7 +239,7 @@ def combine(operation: str, *operands: Number) -> Number:
     """The result of an elementwise operation where at least one operand is undecided.
 
     Raises:
-        Unfollowed: the operation is not one that is followed.
+        UnfollowedError: the operation is not one that is followed.
     """
     if operation in _UNARY:
         (value,) = operands
@@ -219,14 +248,15 @@ def combine(operation: str, *operands: Number) -> Number:
     if operation in _BINARY and len(operands) == 2:
         a, b = operands
         if isinstance(a, Undecided) and isinstance(b, Undecided):
-            raise Unfollowed
+            raise UnfollowedError
         return _BINARY[operation](a, b)
-    raise Unfollowed
+    raise UnfollowedError
 
 
 def _add(a: Number, b: Number) -> Number:
     value, shift = (a, b) if isinstance(a, Undecided) else (b, a)
-    assert isinstance(value, Undecided) and not isinstance(shift, Undecided)
+    assert isinstance(value, Undecided)
+    assert not isinstance(shift, Undecided)
     return value.then(Affine(1.0, shift)) if np.isfinite(shift) else shift
 
 
@@ -236,13 +266,14 @@ def _subtract(a: Number, b: Number) -> Number:
 
 def _multiply(a: Number, b: Number) -> Number:
     value, factor = (a, b) if isinstance(a, Undecided) else (b, a)
-    assert isinstance(value, Undecided) and not isinstance(factor, Undecided)
+    assert isinstance(value, Undecided)
+    assert not isinstance(factor, Undecided)
     if factor == 0 or isnan(factor):
         return factor
     if isinf(factor):
         low, high = value.range()
         if low < 0 < high:
-            raise Unfollowed
+            raise UnfollowedError
         return factor if low >= 0 else -factor
     return value.then(Affine(factor, 0.0))
 
@@ -251,12 +282,8 @@ def _divide(a: Number, b: Number) -> Number:
     if isinstance(b, Undecided):
         return _multiply(_reciprocal(b), a)
     if b == 0:
-        return _multiply(a, inf if np.copysign(1.0, b) > 0 else -inf)
-    return _multiply(a, 1 / b if not isinf(b) else 0.0) if not isinstance(a, Undecided) or isinf(b) else _scaled(a, b)
-
-
-def _scaled(a: Undecided, b: float) -> Number:
-    return nan if isnan(b) else a.then(Affine(1 / b, 0.0))
+        return _multiply(a, inf if copysign(1.0, b) > 0 else -inf)
+    return _multiply(a, 1 / b)
 
 
 def _reciprocal(value: Undecided) -> Undecided:
@@ -269,7 +296,7 @@ def _power(a: Number, b: Number) -> Number:
     if isinstance(b, Undecided):
         assert not isinstance(a, Undecided)
         if not a > 0:
-            raise Unfollowed
+            raise UnfollowedError
         return 1.0 if a == 1 else b.then(Affine(log(a), 0.0)).then(Exp())
     assert isinstance(a, Undecided)
     if b == 0:
@@ -279,7 +306,7 @@ def _power(a: Number, b: Number) -> Number:
         if isnan(b):
             return nan
         if low < 0 or high > 1:
-            raise Unfollowed
+            raise UnfollowedError
         return 0.0 if b > 0 else inf  # a number below 1, to an infinite power
     return a.then(Power(b))
 
@@ -289,7 +316,7 @@ def _absolute(value: Undecided) -> Undecided:
     if low >= 0:
         return value
     if high > 0:
-        raise Unfollowed
+        raise UnfollowedError
     return value.then(Affine(-1.0, 0.0))
 
 

@@ -66,7 +66,9 @@ class _Late(BaseException):
     """A run takes too long. Not an ``Exception``, so that the code under test does not catch it."""
 
 
-def outcomes(call: Callable[[], Any], name: str, budget: Budget, seen: Seen, *, edges: bool = False) -> Iterator[Outcome]:
+def outcomes(
+    call: Callable[[], Any], name: str, budget: Budget, seen: Seen, *, edges: bool = False
+) -> Iterator[Outcome]:
     """Every path of ``call``.
 
     Args:
@@ -124,6 +126,7 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
             _alarm(limit),
             answered_sources(replay),
             replay,
+            replay.functions,
         ):
             return call()
     except _Late:
@@ -152,7 +155,11 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
 def _at(error: BaseException) -> str:
     """Where the code under test raised: the last line of its own."""
     inside = ("/spectr_verify/replay/", "/torch/")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not any(part in frame.filename for part in inside)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in inside)
+    ]
     return f", at {frames[-1].filename}:{frames[-1].lineno}: `{frames[-1].line}`" if frames else ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from spectr_verify.errors import InputError
 
@@ -118,7 +118,7 @@ class Tape:
         self.weight *= weights[choice.taken]
         return choice.taken
 
-    def refuse(self, message: str) -> None:
+    def refuse(self, message: str) -> NoReturn:
         """Raise ``ReplayError``, and remember it in case the code under test swallows it."""
         self.refusal = self.refusal or ReplayError(message)
         raise self.refusal
