@@ -111,6 +111,15 @@ def test_a_uniform_of_zero_accepts_the_impossible(function: Any, calls: Any) -> 
     assert edge_violation(replayed(function, calls, **options), named("flattened", 2, 1), 1, 1) is None
 
 
+def test_torch_does_draw_that_zero() -> None:
+    """Drawn, not replayed: with this seed the first number of torch.rand is 0."""
+    torch.manual_seed(5528393)
+    assert torch.rand(1).item() == 0.0
+    torch.manual_seed(5528393)
+    certain = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
+    assert speculative_sampling(torch.tensor([0]), torch.tensor([[0.5, 0.5]]), certain).tolist() == [0, 1]
+
+
 def test_generate_adds_as_many_tokens_as_it_is_asked_for() -> None:
     pair = named("random", 3, 1)
     ids = torch.tensor([[0, 2]])
