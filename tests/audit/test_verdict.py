@@ -54,6 +54,13 @@ def _accept_all(round: Round, chance: Chance) -> Emission:
     return emit(round, zero, whole, chance.categorical(round.target_probs[:, 0, -1]))
 
 
+def test_a_token_that_the_target_never_writes_is_a_reason_of_its_own() -> None:
+    verdict = judge(Rule("accept-all", _accept_all), the(GBV_PAIR.replace('"1/3", "2/3"', '"0", "1"')))
+    assert not verdict.lossless
+    assert any("with probability 0.5, which the target never does" in reason for reason in verdict.reasons)
+    assert judge(RULES["block-race"], the(GBV_PAIR.replace('"1/3", "2/3"', '"0", "1"'))).impossible is None
+
+
 def test_accepting_more_than_the_optimum_is_a_reason_of_its_own() -> None:
     verdict = judge(Rule("accept-all", _accept_all), the(GBV_PAIR.replace('"1/3", "2/3"', '"1/5", "4/5"')))
     assert any("no lossless stateless rule can accept more" in reason for reason in verdict.reasons)
