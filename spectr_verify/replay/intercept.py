@@ -12,9 +12,9 @@ import bisect
 import linecache
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.monotone import Undecided, UnfollowedError
 from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
 from spectr_verify.replay.questions import Number, Questions, ReusedError
@@ -85,6 +86,7 @@ class Replay(TorchDispatchMode):
         questions: answers what is asked of undecided numbers.
         functions: stops undecided numbers from leaving torch.
         single: whether a number less precise than float64 took part in a decision.
+        notes: what else the author of the code under test may want to know.
     """
 
     def __init__(self, questions: Questions, kept: Iterable[Remains] = ()) -> None:
@@ -92,6 +94,7 @@ class Replay(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.questions = questions
         self.single = False
+        self.notes: list[str] = []
         self._numbers: list[Undecided] = []
         self._shadows: dict[int, Shadow] = {}
         self.functions = Functions(self)
@@ -100,13 +103,15 @@ class Replay(TorchDispatchMode):
             if storage is not None:
                 self._shadows[storage._cdata] = Shadow(storage, remains.dtype, remains.handles.clone())
 
-    def remains(self) -> list[Remains]:
-        """What is still undecided; ask at the end of a run."""
-        return [
+    def close(self) -> list[Remains]:
+        """End the run; what is still undecided and kept by somebody else."""
+        remains = [
             Remains(StorageWeakRef(shadow.storage), shadow.dtype, torch.where(shadow.handles == DECIDED, DECIDED, KEPT))
             for shadow in self._shadows.values()
             if shadow.covers()
         ]
+        self._shadows.clear()
+        return [each for each in remains if not each.storage.expired()]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for every operation below autograd."""
@@ -118,7 +123,7 @@ class Replay(TorchDispatchMode):
         draw = DRAWS.get(name)
         if draw is None and torch.Tag.nondeterministic_seeded in func.tags:
             self.refuse(f"torch's {name} draws random numbers of a kind that is not followed")
-        touched = any(self.undecided(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
+        touched = any(self.undecided(tensor) for tensor in _tensors((*args, *kwargs.values())))
         if draw is not None:
             if touched and name not in OVERWRITES:
                 self.refuse(f"torch's {name} takes its law from random numbers that are still undecided")
@@ -174,7 +179,8 @@ class Replay(TorchDispatchMode):
 
     def holds_undecided(self, tree: Any) -> bool:
         """Whether any tensor in lists, tuples and dicts has an undecided entry."""
-        return any(self.undecided(leaf) for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
+        leaves = (leaf.tensor if isinstance(leaf, UndecidedArray) else leaf for leaf in tree_leaves(tree))
+        return any(self.undecided(leaf) for leaf in leaves if isinstance(leaf, Tensor))
 
     def mark(self, tensor: Tensor, handles: Tensor) -> Tensor:
         """Give a tensor these handles; the entries that they make undecided become NaN."""
@@ -207,6 +213,11 @@ class Replay(TorchDispatchMode):
         tensor.copy_(values.reshape(tensor.shape))
         handles = torch.tensor([self._handle(n) for n in numbers], dtype=torch.int64)
         return self.mark(tensor, handles.reshape(tensor.shape))
+
+    def filled(self, shape: Sequence[int], draw: Callable[[], Number]) -> Tensor:
+        """A new float64 tensor of numbers that are drawn one by one, for whoever is not called by torch."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return self.place(torch.empty(shape, dtype=torch.float64), [draw() for _ in range(prod(shape))])
 
     def _handle(self, number: Number) -> int:
         if not isinstance(number, Undecided):
@@ -320,6 +331,10 @@ class Replay(TorchDispatchMode):
         except UnfollowedError:
             self.refuse("the value (int()) of random numbers that are still undecided is asked for")
 
+    def note(self, sentence: str) -> None:
+        """Remember what is not wrong and yet worth saying."""
+        self.notes.append(sentence)
+
     def refuse(self, what: str) -> NoReturn:
         """Raise ``ReplayError``: what was done, at which line, and what to do instead."""
         self.questions.tape.refuse(f"{what}{where()}. {MONTE_CARLO}")
@@ -364,7 +379,7 @@ class Functions(TorchFunctionMode):
         kind = dtype or torch.get_default_dtype()
         if isinstance(data, list | tuple):
             return torch.stack([self._constructed(part, dtype=kind) for part in data])
-        return torch.as_tensor(data, dtype=kind)
+        return torch.as_tensor(data.tensor if isinstance(data, UndecidedArray) else data, dtype=kind)
 
 
 _LEAVES = {
@@ -392,6 +407,15 @@ _LEAVES = {
 }
 
 _CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)
+
+
+def _tensors(arguments: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors among the arguments of an operation of torch, which are at most in lists."""
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, list | tuple):
+            yield from _tensors(argument)
 
 
 def _imprecise(operand: Tensor) -> bool:

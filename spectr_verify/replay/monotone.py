@@ -200,8 +200,12 @@ class Undecided:
 
     def below(self, value: Any) -> Any:
         """The probability that this is less than ``value``."""
+        return self.below_at(self.threshold(value))
+
+    def below_at(self, threshold: Any) -> Any:
+        """The probability that this is less than at a threshold of its uniform."""
         low, high = self.uniform.low, self.uniform.high
-        share = (self.threshold(value) - low) / (high - low)
+        share = (threshold - low) / (high - low)
         return share if self.increasing() else 1 - share
 
 

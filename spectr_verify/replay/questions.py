@@ -118,7 +118,8 @@ class Questions:
         if bound <= low or bound >= high:
             return bound >= high
         self._refuse_entangled([value])
-        at, probability = float(value.threshold(bound)), float(value.below(bound))
+        at = float(value.threshold(bound))
+        probability = value.below_at(at)
         below = self.tape.choose([1 - probability, probability]) == 1
         if below == value.increasing():
             value.uniform.high = at
@@ -138,8 +139,8 @@ class Questions:
             return sum(edge <= low for edge in edges)
         self._refuse_entangled([value])
         ends = [low, *inside, high]
-        below = [0.0, *(float(value.below(edge)) for edge in inside), 1.0]
         at = [float(value.threshold(end)) for end in ends]
+        below = [value.below_at(threshold) for threshold in at]
         cell = self.tape.choose([b - a for a, b in pairwise(below)])
         value.uniform.low, value.uniform.high = sorted(at[cell : cell + 2])
         return sum(edge <= ends[cell] for edge in edges)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import pickle
 import random
 import signal
 import threading
@@ -14,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
 
-from spectr_verify.errors import InputError, said
+from spectr_verify.errors import said
 from spectr_verify.exact.engine import one_thread
-from spectr_verify.replay.intercept import Replay
+from spectr_verify.replay.intercept import Remains, Replay
 from spectr_verify.replay.questions import Questions
-from spectr_verify.replay.sources import answered_sources
-from spectr_verify.replay.tape import STATE, Budget, BudgetError, ReplayError, Tape, paths
+from spectr_verify.replay.sources import SCRATCH, answered_sources
+from spectr_verify.replay.tape import Budget, BudgetError, ReplayError, Tape, paths
 
 
 @dataclass
@@ -30,10 +33,14 @@ class Seen:
     Attributes:
         single: a number less precise than float64 took part in a random decision.
         notes: other things that its author may want to know, one sentence each.
+        kept: random numbers that it has kept from earlier runs without having decided them.
+        generators: numpy generators that were there before it ran.
     """
 
     single: bool = False
     notes: dict[str, None] = field(default_factory=dict)
+    kept: list[Remains] = field(default_factory=list, repr=False)
+    generators: list[Any] | None = field(default=None, repr=False)
 
     def note(self, sentence: str) -> None:
         """Remember a sentence, once."""
@@ -62,10 +69,6 @@ class Outcome:
     edge: float | None
 
 
-class _Late(BaseException):
-    """A run takes too long. Not an ``Exception``, so that the code under test does not catch it."""
-
-
 def outcomes(
     call: Callable[[], Any], name: str, budget: Budget, seen: Seen, *, edges: bool = False
 ) -> Iterator[Outcome]:
@@ -85,51 +88,88 @@ def outcomes(
 
     def run(tape: Tape) -> Outcome:
         questions = Questions(tape, edges=edges)
-        replay = Replay(questions)
+        replay = Replay(questions, seen.kept)
         try:
             result = _one_run(call, name, replay, budget, seen)
-        except _Raised as raised:
+        except _RaisedError as raised:
             if questions.edge is None:
-                raise ReplayError(raised.says) from raised.__cause__
-            result = Failure(raised.says)
+                raise ReplayError(str(raised)) from raised.__cause__
+            result = Failure(str(raised))
+        finally:
+            seen.kept = replay.close()
+            seen.single |= replay.single
+            for sentence in replay.notes:
+                seen.note(sentence)
         if tape.refusal is not None:
             raise ReplayError(f"{name}: {tape.refusal}")
-        seen.single |= replay.single
         return Outcome(tape.weight, result, questions.edge)
 
+    first_run = not edges
+
+    def twice(tape: Tape) -> Outcome:
+        """The first path runs twice: code that keeps state does not return the same again."""
+        nonlocal first_run
+        outcome = run(tape)
+        if first_run:
+            again = Tape(tape.trail)
+            if not _alike(outcome.result, run(again).result) or again.asked != tape.asked:
+                raise ReplayError(UNLIKE)
+        first_run = False
+        return outcome
+
+    if seen.generators is None:
+        seen.generators = _numpy_generators()
     with one_thread():
         try:
-            for _, outcome in paths(run, budget):
+            for _, outcome in paths(twice, budget):
                 yield outcome
         except ReplayError as error:
             raise error if str(error).startswith(name) else ReplayError(f"{name}: {error}") from error
 
 
-class _Raised(Exception):
-    """The code under test raised; the message says what and where."""
+UNLIKE = (
+    "it returned something else when it ran again with the same inputs and the same random choices: it keeps state "
+    "between calls, or has randomness of its own. Make each call start afresh"
+)
 
-    def __init__(self, says: str) -> None:
-        super().__init__(says)
-        self.says = says
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two results are the same, as far as they are made of tensors, arrays and plain values."""
+    leaves = tree_leaves(one), tree_leaves(other)
+    return len(leaves[0]) == len(leaves[1]) and all(map(_same, *leaves))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, np.ndarray | np.generic | bool | int | float | str):
+        return np.array_equal(one, other)
+    return type(one) is type(other)
+
+
+class _RaisedError(Exception):
+    """The code under test raised; the message says what and where."""
 
 
 def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget, seen: Seen) -> Any:
-    before = _own_randomness()
     printed = io.StringIO()
     limit = min(budget.run_seconds, max(budget.left, 0.01))
     try:
         with (
+            _own_randomness(replay, seen),
             torch.compiler.set_stance("force_eager"),
             torch.no_grad(),
             redirect_stdout(printed),
-            redirect_stderr(printed),
-            _alarm(limit),
+            redirect_stderr(io.StringIO()),
             answered_sources(replay),
             replay,
             replay.functions,
         ):
-            return call()
-    except _Late:
+            result = _timed(call, limit)
+            if replay.holds_undecided(result):
+                replay.refuse("it returns random numbers that are still undecided")
+            return result
+    except _LateError:
         if limit < budget.run_seconds:
             raise BudgetError(f"the limit of {budget.seconds:g} seconds is reached; raise it (--max-seconds)") from None
         raise ReplayError(
@@ -140,16 +180,11 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
         raise
     except BaseException as error:  # the code under test is anybody's
         if replay.questions.tape.refusal is None:
-            raise _Raised(f"{name} raised {said(error)}{_at(error)}") from error
+            raise _RaisedError(f"{name} raised {said(error)}{_at(error)}") from error
         return None
     finally:
         if printed.getvalue():
             seen.note(f"it prints; what it printed first begins {printed.getvalue().strip()[:60]!r}")
-        if not _same(before, _own_randomness()):
-            replay.questions.tape.refusal = replay.questions.tape.refusal or ReplayError(
-                "it drew from a random generator that could not be answered for it (was a function of numpy.random or "
-                "random kept from before, or reseeded?); draw from torch, numpy.random or random by their module names"
-            )
 
 
 def _at(error: BaseException) -> str:
@@ -163,34 +198,96 @@ def _at(error: BaseException) -> str:
     return f", at {frames[-1].filename}:{frames[-1].lineno}: `{frames[-1].line}`" if frames else ""
 
 
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """Raise ``_Late`` in the body after that long. Only a main thread can be interrupted."""
+class _LateError(BaseException):
+    """A run takes too long. Not an ``Exception``, so that the code under test does not catch it."""
+
+
+def _timed(call: Callable[[], Any], seconds: float) -> Any:
+    """Call, and raise ``_LateError`` in it after that long. Only a main thread can be interrupted."""
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return call()
+    running, over = True, False
 
     def late(*_: Any) -> None:
-        raise _Late
+        nonlocal over
+        if running:
+            over = True
+            raise _LateError
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again and again, for code that catches even that
+    try:
+        result = call()
+    finally:
+        running = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    if over:
+        raise _LateError
+    return result
+
+
+@contextmanager
+def _own_randomness(replay: Replay, seen: Seen) -> Iterator[None]:
+    """Notice draws from generators that could not be answered for, and restore the states of the global ones."""
+    before, outside = _states(), [_state(generator) for generator in seen.generators or ()]
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        after = _states()
+        moved = [source for source in before if before[source] != after[source]]
+        reseeded = [source for source in moved if _is_fresh(source)]
+        if moved:
+            _restore(before)
+        for source in reseeded:
+            replay.note(
+                f"it seeds {source}: in real use every call then draws the same numbers, whatever text it continues. "
+                "The laws are those of the code without that"
+            )
+        if reseeded != moved or outside != [_state(generator) for generator in seen.generators or ()]:
+            replay.questions.tape.refusal = replay.questions.tape.refusal or ReplayError(
+                "it drew from a random generator that could not be answered for it (a numpy Generator made before the "
+                "call, or a function of numpy.random or random kept from before?); draw from torch, or from "
+                "numpy.random and random by their module names"
+            )
 
 
-def _own_randomness() -> tuple[Any, ...]:
+def _states() -> dict[str, Any]:
     """States of the generators that nothing may draw from while their answers come from the tape."""
-    return torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - to notice its use
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - to notice its use
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy.random": (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]),
+        "random": random.getstate(),
+    }
 
 
-def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    if not torch.equal(one[0], other[0]) or one[2] != other[2]:
-        return False
-    return all(np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True))
+def _restore(states: dict[str, Any]) -> None:
+    key, *rest = states["numpy.random"]
+    torch.set_rng_state(torch.tensor(list(states["torch"]), dtype=torch.uint8))
+    np.random.set_state(("MT19937", np.frombuffer(key, dtype=np.uint32), *rest))  # noqa: NPY002
+    random.setstate(states["random"])
 
 
-__all__ = ["STATE", "Failure", "InputError", "Outcome", "Seen", "outcomes"]
+def _is_fresh(source: str) -> bool:
+    """Whether a generator was seeded and not drawn from since."""
+    if source == "torch":
+        seeded = torch.Generator().manual_seed(torch.initial_seed())
+        return torch.equal(torch.get_rng_state(), seeded.get_state())
+    place = random.getstate()[1][-1] if source == "random" else _states()["numpy.random"][1]
+    return bool(place == 624)  # the Mersenne twister is at the end of its state
+
+
+def _numpy_generators() -> list[Any]:
+    """All that exist now. They cannot be answered for, as their class cannot be changed."""
+    kinds = (np.random.Generator, np.random.RandomState)
+    known = (np.random.mtrand._rand, *SCRATCH)
+    return [thing for thing in gc.get_objects() if type(thing) in kinds and not any(thing is one for one in known)]
+
+
+def _state(generator: Any) -> bytes:
+    bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator._bit_generator
+    return pickle.dumps(bits.state)
+
+
+__all__ = ["Failure", "Outcome", "Seen", "outcomes"]

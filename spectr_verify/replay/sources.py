@@ -2,13 +2,227 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import comb
+from typing import Any
 
+import numpy as np
+import torch
+
+from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.intercept import Replay
+from spectr_verify.replay.questions import Number
+
+BELOW_ONE = 1 - 2.0**-53
+"""The largest uniform that numpy and Python draw."""
+
+_running: list[Replay] = []
+"""The replay that answers now, last; whoever keeps one of the stand-ins asks the replay of its day."""
+
+SCRATCH = (np.random.RandomState(0), np.random.default_rng(0))
+"""Generators whose numbers mean nothing. They check arguments as numpy does, and tell the shape of what is drawn."""
 
 
 @contextmanager
 def answered_sources(replay: Replay) -> Iterator[None]:
-    """Answer numpy.random and random from the tape too."""
-    yield
+    """Answer numpy.random and random from the tape too, and stop what would draw out of its reach."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in _STAND_INS]
+    _running.append(replay)
+    for owner, name, stand_in in _STAND_INS:
+        setattr(owner, name, stand_in)
+    try:
+        yield
+    finally:
+        for owner, name, original in before:
+            setattr(owner, name, original)
+        _running.pop()
+
+
+def _replay() -> Replay:
+    return _running[-1]
+
+
+def _uniform() -> Number:
+    return _replay().questions.uniform(BELOW_ONE)
+
+
+def _exponential() -> Number:
+    return _replay().questions.exponential(1.0)
+
+
+def _drawn(draw: Callable[[], Number], shape: Sequence[int] = ()) -> Any:
+    """An array of independent numbers; a float without a shape."""
+    replay = _replay()
+    tensor = replay.filled(shape, draw)
+    return UndecidedArray(tensor, replay) if replay.undecided(tensor) else tensor.numpy()[()]
+
+
+# numpy ----------------------------------------------------------------------------------------------------------------
+
+
+class AnsweredGenerator:
+    """Stands for numpy's ``Generator`` and ``RandomState``, and its ``rand`` and so on are those of numpy.random."""
+
+    def __init__(self, seed: Any = None) -> None:
+        """Draw from the tape, whatever the seed."""
+        if seed is not None and not isinstance(seed, AnsweredGenerator):
+            _replay().note(
+                "it makes a numpy generator from a seed of its own: in real use every call with that seed draws the "
+                "same numbers, whatever text it continues. The laws are those of a generator that goes on"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        _replay().refuse(f"numpy.random's {name} draws random numbers of a kind that is not followed")
+
+    def rand(self, *shape: int) -> Any:
+        """Uniform on [0, 1)."""
+        return _drawn(_uniform, shape)
+
+    def random(self, size: Any = None, **_: Any) -> Any:
+        """Uniform on [0, 1)."""
+        return _drawn(_uniform, np.shape(SCRATCH[0].random(size)))
+
+    random_sample = random
+    ranf = random
+    sample = random
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        """Uniform on [low, high)."""
+        number = _drawn(_uniform, np.shape(SCRATCH[0].uniform(low, high, size)))
+        return number * np.subtract(high, low) + low
+
+    def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
+        """Exponential with that mean."""
+        return _drawn(_exponential, np.shape(SCRATCH[0].exponential(scale, size))) * scale
+
+    def standard_exponential(self, size: Any = None, **_: Any) -> Any:
+        """Exponential of rate 1."""
+        return self.exponential(size=size)
+
+    def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        """``loc - scale log e`` of an exponential e."""
+        return -np.log(_drawn(_exponential, np.shape(SCRATCH[0].gumbel(loc, scale, size)))) * scale + loc
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, **options: Any) -> Any:
+        """Entries of ``a``, or of ``range(a)``."""
+        if options.get("axis") or not options.get("shuffle", True):
+            _replay().refuse("numpy.random's choice is asked for an axis, or not to shuffle, which is not followed")
+        shape = np.shape(SCRATCH[0].choice(a, size, replace, p))
+        entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
+        weights = [1.0] * len(entries) if p is None else np.asarray(p, dtype=np.float64).tolist()
+        count = int(np.prod(shape))
+        return entries[np.reshape(_replay().questions.sample(weights, count, replacement=replace), shape).astype(int)]
+
+    def multinomial(self, n: int, pvals: Any, size: Any = None) -> Any:
+        """Counts of n trials."""
+        result = SCRATCH[0].multinomial(n, pvals, size)
+        weights = np.asarray(pvals, dtype=np.float64).tolist()
+        weights[-1] = max(0.0, 1 - sum(weights[:-1]))  # numpy does not look at the last one
+        for row in result.reshape(-1, len(weights)):
+            row[:] = np.bincount(_replay().questions.sample(weights, n, replacement=True), minlength=len(weights))
+        return result
+
+    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
+        """How many of n trials succeed."""
+        result = np.array(SCRATCH[0].binomial(n, p, size))
+        trials, chances = np.broadcast_to(n, result.shape), np.broadcast_to(p, result.shape)
+        for place in np.ndindex(result.shape):
+            k, c = int(trials[place]), float(chances[place])
+            law = [comb(k, i) * c**i * (1 - c) ** (k - i) for i in range(k + 1)]
+            result[place] = _replay().questions.sample(law, 1, replacement=True)[0]
+        return result[()]
+
+    def integers(self, low: int, high: Any = None, size: Any = None, dtype: Any = int, endpoint: bool = False) -> Any:
+        """Whole numbers from low to high, without the end unless ``endpoint``."""
+        if np.ndim(low) or np.ndim(high):
+            _replay().refuse("numpy.random draws whole numbers between arrays of bounds, which is not followed")
+        result = np.array(SCRATCH[1].integers(low, high, size, dtype, endpoint))
+        first, end = (0, low) if high is None else (low, high)
+        for place in np.ndindex(result.shape):
+            result[place] = first + _replay().questions.below(int(end) + endpoint - int(first))
+        return result[()]
+
+    def randint(self, low: int, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
+        """Whole numbers from low to high, without the end."""
+        return self.integers(low, high, size, dtype)
+
+    def permutation(self, x: Any) -> Any:
+        """The entries of ``x``, or of ``range(x)``, in random order."""
+        entries = np.arange(x) if np.ndim(x) == 0 else np.array(x)
+        self.shuffle(entries)
+        return entries
+
+    def shuffle(self, x: Any) -> None:
+        """Bring ``x`` into random order."""
+        order = _replay().questions.sample([1.0] * len(x), len(x), replacement=False)
+        x[:] = x[order] if isinstance(x, np.ndarray) else [x[i] for i in order]
+
+
+def _numpy_stand_ins() -> Iterator[tuple[Any, str, Any]]:
+    generator = AnsweredGenerator()
+    not_draws = ("default_rng", "seed", "get_state", "set_state")
+    for name in np.random.__all__:
+        if name[0].islower() and name not in not_draws:
+            yield np.random, name, _method(generator, name)
+    for name in ("default_rng", "Generator", "RandomState"):
+        yield np.random, name, AnsweredGenerator
+
+
+def _method(generator: AnsweredGenerator, name: str) -> Callable[..., Any]:
+    """The method of that name, or its refusal when it is called."""
+    return lambda *args, **kwargs: getattr(generator, name)(*args, **kwargs)
+
+
+# Python ---------------------------------------------------------------------------------------------------------------
+
+
+def _random(_: Any = None) -> Any:
+    return _drawn(_uniform)
+
+
+def _randbelow(_: Any, n: int) -> int:
+    return _replay().questions.below(n)
+
+
+def _getrandbits(*args: int) -> int:
+    return _replay().questions.below(2 ** args[-1])
+
+
+def _expovariate(_: Any, lambd: float = 1.0) -> Any:
+    return _drawn(_exponential) / lambd
+
+
+def _python_stand_ins() -> Iterator[tuple[Any, str, Any]]:
+    for kind in (random.Random, random.SystemRandom):  # all that these classes draw, they draw by these methods
+        yield kind, "random", _random
+        yield kind, "_randbelow", _randbelow
+        yield kind, "getrandbits", _getrandbits
+        yield kind, "expovariate", _expovariate
+    yield random, "random", _random
+    yield random, "getrandbits", _getrandbits
+
+
+# What would lead out of reach -----------------------------------------------------------------------------------------
+
+
+def _start(_: threading.Thread) -> None:
+    _replay().refuse("it starts a thread; random numbers in other threads cannot be answered")
+
+
+_original_from_numpy = torch.from_numpy
+
+
+def _from_numpy(array: Any) -> torch.Tensor:
+    return array.tensor.clone() if isinstance(array, UndecidedArray) else _original_from_numpy(array)
+
+
+_STAND_INS = (
+    *_numpy_stand_ins(),
+    *_python_stand_ins(),
+    (threading.Thread, "start", _start),
+    (torch, "from_numpy", _from_numpy),
+)
+"""What is put in the place of which attribute of which module or class."""

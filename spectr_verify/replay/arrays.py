@@ -1,0 +1,262 @@
+"""Undecided numbers as numpy arrays and as Python numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+if TYPE_CHECKING:
+    from spectr_verify.replay.intercept import Replay
+
+
+class UndecidedArray(NDArrayOperatorsMixin):
+    """Stands for an array, or for a float, some of whose entries are undecided.
+
+    Whatever is done to it is done by torch to a tensor of the replay; what is decided becomes an ordinary array.
+
+    Attributes:
+        tensor: float64, followed by the replay.
+        replay: follows it.
+    """
+
+    __array_priority__ = 1000.0
+
+    def __init__(self, tensor: Tensor, replay: Replay) -> None:
+        """Stand for ``tensor``."""
+        self.tensor, self.replay = tensor, replay
+
+    # What numpy and torch call ----------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        operation = _UFUNCS.get(ufunc.__name__)
+        if operation is None or method != "__call__" or kwargs:
+            self._refuse(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
+        result = operation(*map(_tensor, inputs))
+        return result if any(isinstance(x, Tensor) for x in inputs) else self._out(result)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        answer = _FUNCTIONS.get(func.__name__)
+        if answer is None:
+            self._refuse(func.__name__)
+        try:
+            return self._out(answer(*args, **kwargs))
+        except TypeError:  # an argument that the answer has not
+            self._refuse(f"{func.__name__} with these arguments")
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by torch where one of its functions is given an array of ours."""
+        args, kwargs = tree_map_only(cls, lambda array: array.tensor, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        self._refuse("array")
+
+    # What Python calls ------------------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        self._refuse("truth")
+
+    def __float__(self) -> float:
+        self._refuse("float(), or a function of Python's math,")
+
+    def __int__(self) -> int:
+        return self.replay.truncated(self.tensor)
+
+    __trunc__ = __int__
+
+    def __floor__(self) -> int:
+        return int(self.tensor.floor().item())
+
+    def __ceil__(self) -> int:
+        return int(self.tensor.ceil().item())
+
+    def __repr__(self) -> str:
+        return "undecided"
+
+    def __format__(self, _: str) -> str:
+        return "undecided"
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._out(part) for part in self.tensor)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._out(self.tensor[_key(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.tensor[_key(key)] = _tensor(value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in _ATTRIBUTES:
+            return _ATTRIBUTES[name](self)
+        if name not in _METHODS:
+            self._refuse(name)
+        return lambda *args, **kwargs: self._out(_METHODS[name](self.tensor, *args, **kwargs))
+
+    def _out(self, result: Any) -> Any:
+        if not isinstance(result, Tensor):
+            return result
+        return UndecidedArray(result, self.replay) if self.replay.undecided(result) else result.numpy()[()]
+
+    def _refuse(self, name: str) -> NoReturn:
+        self.replay.refuse(f"numpy's {name} is done to random numbers that are still undecided")
+
+
+def _tensor(value: Any) -> Any:
+    """What stands for a value among torch's arguments."""
+    if isinstance(value, UndecidedArray):
+        return value.tensor
+    return torch.tensor(value) if isinstance(value, np.ndarray | np.generic | list | tuple) else value
+
+
+def _key(key: Any) -> Any:
+    """An index; arrays in it become tensors."""
+    return tuple(map(_key, key)) if isinstance(key, tuple) else _tensor(key) if isinstance(key, np.ndarray) else key
+
+
+def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors and Python numbers, where at least one must be a tensor."""
+    return lambda a, b: function(torch.as_tensor(a), torch.as_tensor(b))
+
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": torch.add,
+    "subtract": lambda a, b: a - b,
+    "multiply": torch.mul,
+    "divide": lambda a, b: a / b,
+    "negative": torch.neg,
+    "positive": torch.clone,
+    "absolute": torch.abs,
+    "reciprocal": torch.reciprocal,
+    "power": lambda a, b: a**b,
+    "square": torch.square,
+    "sqrt": torch.sqrt,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "trunc": torch.trunc,
+    "sign": torch.sign,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "isfinite": torch.isfinite,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+    "maximum": _of_tensors(torch.maximum),
+    "minimum": _of_tensors(torch.minimum),
+}
+
+
+def _searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
+    return torch.searchsorted(torch.as_tensor(_tensor(a)), torch.as_tensor(_tensor(v)), side=side)
+
+
+def _digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
+    return _searchsorted(bins, x, "left" if right else "right")
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return torch.where(torch.as_tensor(_tensor(condition)), torch.as_tensor(_tensor(x)), torch.as_tensor(_tensor(y)))
+
+
+def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Tensor:
+    result: Tensor = _tensor(a)
+    result = result if a_min is None else _UFUNCS["maximum"](result, _tensor(a_min))
+    return result if a_max is None else _UFUNCS["minimum"](result, _tensor(a_max))
+
+
+def _joined(join: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda arrays, axis=0: join([torch.as_tensor(_tensor(array)) for array in arrays], axis)
+
+
+def _along(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over one axis, or over all of them, that numpy calls ``axis`` and torch ``dim``."""
+    return lambda a, axis=None, keepdims=False: function(_tensor(a), dim=axis, keepdim=keepdims)
+
+
+def _largest(a: Any, axis: int | None = None) -> Any:
+    return _tensor(a).max() if axis is None else _tensor(a).amax(axis)
+
+
+def _smallest(a: Any, axis: int | None = None) -> Any:
+    return _tensor(a).min() if axis is None else _tensor(a).amin(axis)
+
+
+def _argsort(a: Any, axis: int = -1) -> Any:
+    return _tensor(a).argsort(axis)
+
+
+def _sorted(a: Any, axis: int = -1) -> Any:
+    return _tensor(a).sort(axis).values
+
+
+def _reshape(a: Any, *shape: Any) -> Any:
+    return _tensor(a).reshape(*shape)
+
+
+def _astype(a: Tensor, dtype: Any, *_: Any, **__: Any) -> Tensor:
+    return a.to(torch.from_numpy(np.empty(0, dtype)).dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "searchsorted": _searchsorted,
+    "digitize": _digitize,
+    "where": _where,
+    "clip": _clip,
+    "argmax": _along(torch.argmax),
+    "argmin": _along(torch.argmin),
+    "max": _largest,
+    "amax": _largest,
+    "min": _smallest,
+    "amin": _smallest,
+    "argsort": _argsort,
+    "sort": _sorted,
+    "concatenate": _joined(torch.cat),
+    "stack": _joined(torch.stack),
+    "reshape": _reshape,
+    "ravel": lambda a: _tensor(a).flatten(),
+    "squeeze": lambda a: _tensor(a).squeeze(),
+    "expand_dims": lambda a, axis: _tensor(a).unsqueeze(axis),
+    "transpose": lambda a: _tensor(a).mT if _tensor(a).ndim == 2 else _tensor(a),
+    "copy": lambda a: _tensor(a).clone(),
+    "shape": lambda a: tuple(_tensor(a).shape),
+    "ndim": lambda a: _tensor(a).ndim,
+    "size": lambda a: _tensor(a).numel(),
+}
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    **{name: _FUNCTIONS[name] for name in ("argmax", "argmin", "max", "min", "argsort", "clip", "reshape", "ravel")},
+    **{name: _FUNCTIONS[name] for name in ("squeeze", "transpose", "copy")},
+    "flatten": lambda a: a.flatten().clone(),
+    "astype": _astype,
+    "item": lambda a, *index: a.flatten()[index[0]] if index else a.reshape(()),
+}
+
+_ATTRIBUTES: dict[str, Callable[[UndecidedArray], Any]] = {
+    "shape": lambda array: tuple(array.tensor.shape),
+    "ndim": lambda array: array.tensor.ndim,
+    "size": lambda array: array.tensor.numel(),
+    "dtype": lambda array: np.dtype(str(array.tensor.dtype).removeprefix("torch.")),
+    "T": lambda array: array.transpose(),
+    "tolist": lambda array: lambda: [part.tolist() for part in array] if array.ndim else array,
+}
