@@ -18,7 +18,7 @@ def adapted(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> 
 
 
 def rejection_sample(tokens: Tensor, ends: Tensor, p: Tensor, q: Tensor, bonus: Tensor) -> Tensor:
-    """The engine's: tokens [N] and laws [N, V] of all requests, their ends [B] in them, bonus [B, 1]; to [B, longest+1].
+    """The engine's: tokens [N], laws [N, V] of all requests, their ends [B] there, bonus [B, 1]; to [B, longest + 1].
 
     Every position draws its correction, needed or not: an exponential race, as a fast kernel would do it.
     """

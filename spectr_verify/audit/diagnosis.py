@@ -16,7 +16,7 @@ def diagnose(verdict: Verdict) -> str | None:
     if verdict.stage is Stage.NONE:
         return None
     if verdict.stage is Stage.EDGE_COINS:
-        return "an acceptance test that holds at zero, as u <= 0 does for u = 0, or a search that runs past the last token"
+        return "a test that holds at zero, as u <= 0 does for u = 0, or a search that runs past the last token"
     if verdict.stage is Stage.LATER_ROUNDS:
         return "the first round is right and later ones are not: what a round leaves to the next is lost or stale"
     guess = _first_token(verdict) or _last_token(verdict)

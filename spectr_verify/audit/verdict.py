@@ -76,14 +76,15 @@ class Verdict:
 
     @cached_property
     def impossible(self) -> WrongText | None:
-        """The likeliest emission that the target gives probability zero, ``None`` if there is none."""
-        worst = None
-        for t, law in enumerate(self.round.emissions):
-            owed = first_tokens(self.round.target, len(law))
-            place = int(np.argmax(np.where(owed == 0, law, 0.0)))
-            if owed[place] == 0 and law[place] > (worst.produced if worst else self.tolerance):
-                worst = WrongText(_tokens(place, t + 1, self.instance.pair.vocab), float(law[place]), 0.0)
-        return worst
+        """The shortest text that comes out and that the target never writes, the likeliest of those; else ``None``."""
+        V, n = self.instance.pair.vocab, 1
+        while V**n <= len(self.round.target):
+            made, owed = (first_tokens(law, V**n) for law in (self.round.completed, self.round.target))
+            worst = int(np.argmax(np.where(owed == 0, made, 0.0)))
+            if owed[worst] == 0 and made[worst] > self.tolerance:
+                return WrongText(_tokens(worst, n, V), float(made[worst]), 0.0)
+            n += 1
+        return None
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -197,8 +198,8 @@ def judge(
         tokens: if given, also compare the law of the first ``tokens`` tokens, written over many rounds.
         edges: also try uniforms at the extreme values of their generators, if all else is right; replayed code only.
         dtype: number format of the laws that the rule sees.
-        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format, and that of float32
-            for replayed code that decides in float32 or less, whatever it was given.
+        tolerance: largest error that counts as rounding; by default ``TOLERANCE`` of the number format, and that of
+            float32 for replayed code that decides in float32 or less, whatever it was given.
         limits: how large the enumeration may get.
 
     Raises:

@@ -112,7 +112,7 @@ def _call(verifier: Verifier, round: Round, row: int) -> Any:
         result = verifier.function(*positional, **given)
         if before != [_version(value) for value in (*positional, *given.values())]:
             verifier.seen.note(
-                "it writes into the tensors that it is given, which would change the engine's laws for whoever comes next"
+                "it writes into the tensors that it is given, which changes the engine's laws for whoever comes next"
             )
         return result
 

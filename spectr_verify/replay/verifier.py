@@ -52,8 +52,8 @@ class Verifier:
             raise InputError(f"the temperature is {self.temperature}; it must be a number from 0 on")
         if self.temperature != 1 and self.calls == "probabilities":
             raise InputError(
-                "a temperature is for calls='step', where the function sees logits; with calls='probabilities' the laws "
-                "are what is left after temperature and filters"
+                "a temperature is for calls='step', where the function sees logits; with calls='probabilities' it sees "
+                "laws, which are what temperature and filters leave"
             )
 
     def used_drafts(self, drafts: int) -> int:
