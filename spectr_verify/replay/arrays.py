@@ -105,12 +105,15 @@ class UndecidedArray(NDArrayOperatorsMixin):
         return lambda *args, **kwargs: self._out(_METHODS[name](self.tensor, *args, **kwargs))
 
     def _out(self, result: Any) -> Any:
-        if not isinstance(result, Tensor):
-            return result
-        return UndecidedArray(result, self.replay) if self.replay.undecided(result) else result.numpy()[()]
+        return leaving(result, self.replay) if isinstance(result, Tensor) else result
 
     def _refuse(self, name: str) -> NoReturn:
         self.replay.refuse(f"numpy's {name} is done to random numbers that are still undecided")
+
+
+def leaving(tensor: Tensor, replay: Replay) -> Any:
+    """What numpy has in the place of a tensor."""
+    return UndecidedArray(tensor, replay) if replay.holds_undecided(tensor) else tensor.numpy()[()]
 
 
 def _tensor(value: Any) -> Any:

@@ -123,9 +123,10 @@ class Replay(TorchDispatchMode):
         draw = DRAWS.get(name)
         if draw is None and torch.Tag.nondeterministic_seeded in func.tags:
             self.refuse(f"torch's {name} draws random numbers of a kind that is not followed")
-        touched = any(self.undecided(tensor) for tensor in _tensors((*args, *kwargs.values())))
+        looked_at = args[1:] if name in OVERWRITES else (*args, *kwargs.values())
+        touched = any(self.undecided(tensor) for tensor in _tensors(looked_at))
         if draw is not None:
-            if touched and name not in OVERWRITES:
+            if touched:
                 self.refuse(f"torch's {name} takes its law from random numbers that are still undecided")
             return draw(self, *args, **kwargs)
         if not touched:
@@ -152,8 +153,8 @@ class Replay(TorchDispatchMode):
     def _plainly(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operation on ordinary numbers."""
         result = func(*args, **kwargs)
-        if func._schema.name == "aten::_to_copy" and _less_precise(args[0], result):
-            self.single = True
+        if func._schema.name == "aten::_to_copy" and isinstance(args[0], Tensor):  # vmap hands over numbers too
+            self.single |= _less_precise(args[0], result)
         return result
 
     # Shadows ---------------------------------------------------------------------------------------------------------
@@ -178,9 +179,10 @@ class Replay(TorchDispatchMode):
         return shadow is not None and bool(shadow.any())
 
     def holds_undecided(self, tree: Any) -> bool:
-        """Whether any tensor in lists, tuples and dicts has an undecided entry."""
+        """Whether any tensor in lists, tuples and dicts has an undecided entry, for whoever is not called by torch."""
         leaves = (leaf.tensor if isinstance(leaf, UndecidedArray) else leaf for leaf in tree_leaves(tree))
-        return any(self.undecided(leaf) for leaf in leaves if isinstance(leaf, Tensor))
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return any(self.undecided(leaf) for leaf in leaves if isinstance(leaf, Tensor))
 
     def mark(self, tensor: Tensor, handles: Tensor) -> Tensor:
         """Give a tensor these handles; the entries that they make undecided become NaN."""
@@ -231,10 +233,10 @@ class Replay(TorchDispatchMode):
 
     def _spread(self, operand: Any, shape: torch.Size) -> list[Number]:
         """The entries of a tensor, or a number, that is broadcast to ``shape``."""
+        if isinstance(operand, complex) or (isinstance(operand, Tensor) and operand.is_complex()):
+            raise UnfollowedError
         if not isinstance(operand, Tensor):
             return [float(operand)] * shape.numel()
-        if operand.is_complex():
-            raise UnfollowedError
         values: list[Number] = operand.detach().expand(shape).to(torch.float64).flatten().tolist()
         shadow = self.shadow(operand)
         if shadow is None:
@@ -258,11 +260,13 @@ class Replay(TorchDispatchMode):
         out = kwargs.pop("out", None)
         if name.endswith("_") and not name.startswith("_"):  # in place: the operation, with its result written over
             out, name = args[0], name[:-1]
-            func = getattr(getattr(torch.ops.aten, name, None), func._overloadname, None)
+        if any(isinstance(value, Tensor) for value in kwargs.values()):  # two results, each with its "out"
+            raise UnfollowedError
+        func = func if out is None else getattr(torch.ops.aten, name, None)
         if name in MOVES:
             result = self.move(func, name, args, kwargs)
         elif name in ASKS:
-            result = ASKS[name](self, func, *args, **kwargs)
+            result = ASKS[name](self, name, *args, **kwargs)
         elif name in ELEMENTWISE:
             result = self._elementwise(func, name, args, kwargs)
         else:

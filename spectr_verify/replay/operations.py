@@ -135,8 +135,8 @@ DRAWS: dict[str, Callable[..., Tensor]] = {
     "randperm": _randperm,
 }
 
-OVERWRITES = {"rand", "rand_like", "uniform_", "exponential_", "randint", "randint_like", "random_", "randperm"}
-"""Draws that do not look at what is in the tensors that they are given."""
+OVERWRITES = {"rand", "rand_like", "uniform_", "exponential_", "random_", "bernoulli_", "randint_like"}
+"""Draws that do not look at what is in the first tensor that they are given."""
 
 # Entry by entry -------------------------------------------------------------------------------------------------------
 
@@ -212,8 +212,8 @@ ELEMENTWISE = {
 # Along a dimension ----------------------------------------------------------------------------------------------------
 
 
-def _argmax(replay: Replay, func: Any, tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return _winners(replay, tensor, dim, keepdim, largest=func._schema.name.endswith("argmax"))
+def _argmax(replay: Replay, name: str, tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return _winners(replay, tensor, dim, keepdim, largest=name.endswith("argmax"))
 
 
 def _winners(replay: Replay, tensor: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> Tensor:
@@ -233,9 +233,9 @@ def _rows(replay: Replay, tensor: Tensor, width: int) -> list[list[Number]]:
     return [numbers[i : i + width] for i in range(0, len(numbers), width)]
 
 
-def _extreme(replay: Replay, func: Any, tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def _extreme(replay: Replay, name: str, tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """``max`` and ``min``: over a dimension with indices, over everything the value alone."""
-    largest = func._schema.name.endswith("max")
+    largest = name.endswith("max")
     if isinstance(dim, Tensor):
         raise UnfollowedError
     if dim is None:
@@ -246,16 +246,16 @@ def _extreme(replay: Replay, func: Any, tensor: Tensor, dim: Any = None, keepdim
     return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
 
-def _extreme_value(replay: Replay, func: Any, tensor: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+def _extreme_value(replay: Replay, name: str, tensor: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     """``amax`` and ``amin``."""
     dims = [dim] if isinstance(dim, int) else list(dim)
-    if len(dims) != 1:
+    if len(dims) > 1 or (keepdim and not dims):
         raise UnfollowedError
-    return _extreme(replay, func, tensor, dims[0], keepdim)[0]
+    return _extreme(replay, name, tensor, dims[0], keepdim)[0] if dims else _extreme(replay, name, tensor)
 
 
 def _topk(
-    replay: Replay, func: Any, tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    replay: Replay, name: str, tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
     moved = tensor.movedim(dim, -1)
     orders = [replay.questions.order(row, k, largest=largest) for row in _rows(replay, moved, moved.shape[-1])]
@@ -264,18 +264,18 @@ def _topk(
 
 
 def _sort(
-    replay: Replay, func: Any, tensor: Tensor, dim: int = -1, descending: bool = False, *, stable: Any = None
+    replay: Replay, name: str, tensor: Tensor, dim: int = -1, descending: bool = False, *, stable: Any = None
 ) -> tuple[Tensor, Tensor]:
-    return _topk(replay, func, tensor, tensor.shape[dim], dim, descending)
+    return _topk(replay, name, tensor, tensor.shape[dim], dim, descending)
 
 
-def _argsort(replay: Replay, func: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return _sort(replay, func, tensor, *args, **kwargs)[1]
+def _argsort(replay: Replay, name: str, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return _sort(replay, name, tensor, *args, **kwargs)[1]
 
 
 def _searchsorted(
     replay: Replay,
-    func: Any,
+    name: str,
     edges: Tensor,
     values: Any,
     *,
@@ -301,8 +301,8 @@ def _place(ask: Questions, number: Number, edges: list[float], side: Any) -> int
     return int(np.searchsorted(edges, number, side=side))
 
 
-def _bucketize(replay: Replay, func: Any, values: Any, edges: Tensor, **options: Any) -> Tensor:
-    return _searchsorted(replay, func, edges, values, **options)
+def _bucketize(replay: Replay, name: str, values: Any, edges: Tensor, **options: Any) -> Tensor:
+    return _searchsorted(replay, name, edges, values, **options)
 
 
 ASKS: dict[str, Callable[..., Any]] = {
@@ -318,7 +318,7 @@ ASKS: dict[str, Callable[..., Any]] = {
     "searchsorted": _searchsorted,
     "bucketize": _bucketize,
 }
-"""Operations that put questions to the tape. Each is given the replay, torch's operation, and its arguments."""
+"""Operations that put questions to the tape. Each is given the replay, the operation's name, and its arguments."""
 
 # Without a look at the entries ----------------------------------------------------------------------------------------
 

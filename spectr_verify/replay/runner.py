@@ -7,10 +7,11 @@ import io
 import pickle
 import random
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from spectr_verify.errors import said
 from spectr_verify.exact.engine import one_thread
+from spectr_verify.replay.arguments import ArgumentError
 from spectr_verify.replay.intercept import Remains, Replay
 from spectr_verify.replay.questions import Questions
 from spectr_verify.replay.sources import SCRATCH, answered_sources
@@ -151,13 +153,24 @@ class _RaisedError(Exception):
     """The code under test raised; the message says what and where."""
 
 
+def _eagerly() -> AbstractContextManager[Any]:
+    """Run what ``torch.compile`` made as the Python that it was made from.
+
+    Asking for that imports the compiler, for seconds; where nobody did before, nothing is compiled yet.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
 def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget, seen: Seen) -> Any:
     printed = io.StringIO()
     limit = min(budget.run_seconds, max(budget.left, 0.01))
     try:
         with (
             _own_randomness(replay, seen),
-            torch.compiler.set_stance("force_eager"),
+            _eagerly(),
             torch.no_grad(),
             redirect_stdout(printed),
             redirect_stderr(io.StringIO()),
@@ -176,7 +189,7 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
             f"{name} did not return within {limit:g} seconds on a model of a few tokens; does it loop? "
             "Give it a bound on its tokens and rounds as an argument (--arg)"
         ) from None
-    except (KeyboardInterrupt, BudgetError):
+    except (KeyboardInterrupt, BudgetError, ArgumentError):
         raise
     except BaseException as error:  # the code under test is anybody's
         if replay.questions.tape.refusal is None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils import dlpack
 
-from spectr_verify.replay.arrays import UndecidedArray
+from spectr_verify.replay.arrays import UndecidedArray, leaving
 from spectr_verify.replay.intercept import Replay
 from spectr_verify.replay.questions import Number
 
@@ -55,9 +56,7 @@ def _exponential() -> Number:
 
 def _drawn(draw: Callable[[], Number], shape: Sequence[int] = ()) -> Any:
     """An array of independent numbers; a float without a shape."""
-    replay = _replay()
-    tensor = replay.filled(shape, draw)
-    return UndecidedArray(tensor, replay) if replay.undecided(tensor) else tensor.numpy()[()]
+    return leaving(_replay().filled(shape, draw), _replay())
 
 
 # numpy ----------------------------------------------------------------------------------------------------------------
@@ -219,10 +218,20 @@ def _from_numpy(array: Any) -> torch.Tensor:
     return array.tensor.clone() if isinstance(array, UndecidedArray) else _original_from_numpy(array)
 
 
+def _to_dlpack(tensor: torch.Tensor) -> Any:
+    if _replay().holds_undecided(tensor):
+        _replay().refuse("the memory of random numbers that are still undecided is asked for")
+    return _original_to_dlpack(tensor)
+
+
+_original_to_dlpack: Callable[[torch.Tensor], Any] = vars(dlpack)["to_dlpack"]
+
 _STAND_INS = (
     *_numpy_stand_ins(),
     *_python_stand_ins(),
     (threading.Thread, "start", _start),
     (torch, "from_numpy", _from_numpy),
+    (torch, "to_dlpack", _to_dlpack),
+    (dlpack, "to_dlpack", _to_dlpack),
 )
 """What is put in the place of which attribute of which module or class."""
