@@ -5,45 +5,8 @@ and no control flagged. Most are slips that serving engines have really made; wh
 the link.
 """
 
-from __future__ import annotations
-
-from spectr_verify.audit.gallery import (
-    acceptance,
-    block,
-    controls,
-    correction,
-    drafting,
-    randomness,
-    requests,
-    several_drafts,
-)
 from spectr_verify.audit.gallery.fault import Calls, Fault
-from spectr_verify.audit.gallery.run import GalleryRow, run_rows
-from spectr_verify.audit.progress import Progress
+from spectr_verify.audit.gallery.register import CONTROLS, FAULTS
+from spectr_verify.audit.gallery.run import GalleryRow, judge_record, run_gallery
 
-FAULTS: tuple[Fault, ...] = (
-    *drafting.FAULTS,
-    *acceptance.FAULTS,
-    *correction.FAULTS,
-    *randomness.FAULTS,
-    *block.FAULTS,
-    *several_drafts.FAULTS,
-    *requests.FAULTS,
-)
-"""The planted faults, file by file."""
-
-CONTROLS: tuple[Fault, ...] = controls.CONTROLS
-"""The same code without a fault: an audit must not flag it."""
-
-
-def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0) -> list[GalleryRow]:
-    """Audit every fault, up to its first counterexample, and every control.
-
-    Args:
-        progress: called with a line before every function.
-        seed: draws one of the pairs that they are judged on.
-    """
-    return run_rows(FAULTS, CONTROLS, progress, seed)
-
-
-__all__ = ["CONTROLS", "FAULTS", "Calls", "Fault", "GalleryRow", "run_gallery"]
+__all__ = ["CONTROLS", "FAULTS", "Calls", "Fault", "GalleryRow", "judge_record", "run_gallery"]

@@ -10,7 +10,7 @@ import random
 import torch
 from torch import Tensor
 
-from spectr_verify.audit.gallery.fault import Fault, planted
+from spectr_verify.audit.gallery.fault import SEVERAL, STEP, Fault, planted
 from spectr_verify.audit.gallery.pieces import (
     Model,
     drafted,
@@ -155,8 +155,6 @@ def several_drafts_step(
     return longer(input_ids, recursive_rejection(tokens, draft_probs, target_probs))
 
 
-STEP = {"gamma": "L", "temperature": "temperature"}
-
 CONTROLS = (
     planted(token_by_token),
     planted(token_at_once),
@@ -171,7 +169,7 @@ CONTROLS = (
     planted(speculative_step, "step", arguments=STEP),
     Fault("tempered-step", "A whole step at temperature 0.5.", "step", speculative_step, STEP, temperature=0.5),
     Fault("greedy-step", "A whole step at temperature 0.", "step", speculative_step, STEP, temperature=0.0),
-    planted(several_drafts_step, "step", arguments={"gamma": "L", "num_drafts": "K"}, drafts=2),
+    planted(several_drafts_step, "step", arguments=SEVERAL, drafts=2, length=1),
     Fault("greedy-block", "Greedy block verification with its modified target.", "round", RULES["greedy-block"]),
     Fault(
         "block-race",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spectr_verify.audit.gallery.controls import recursive_rejection, token_by_token
-from spectr_verify.audit.gallery.fault import planted
+from spectr_verify.audit.gallery.fault import GAMMA, SEVERAL, planted
 from spectr_verify.audit.gallery.pieces import Model, drafted, law, longer, sample, scored, top_k, top_p
 
 
@@ -116,9 +116,6 @@ def drafts_are_the_likeliest(
     drafts = branched(draft_model, input_ids, gamma, lambda p: p.topk(min(num_drafts, int((p > 0).sum()))).indices)
     return several_finished(draft_model, target_model, input_ids, drafts)
 
-
-GAMMA = {"gamma": "L"}
-SEVERAL = {"gamma": "L", "num_drafts": "K"}
 
 FAULTS = (
     planted(drawn_at_another_temperature, "step", arguments=GAMMA),

@@ -11,6 +11,11 @@ from spectr_verify.rules import Rule
 
 Calls = Literal["probabilities", "step", "round"]
 
+GAMMA = {"gamma": "L"}
+STEP = {"gamma": "L", "temperature": "temperature"}
+SEVERAL = {"gamma": "L", "num_drafts": "2"}
+"""Arguments of step functions: of one draft, of one draft at a temperature, of two drafts."""
+
 
 @dataclass(frozen=True)
 class Fault:

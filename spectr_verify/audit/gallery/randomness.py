@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spectr_verify.audit.gallery.fault import planted
+from spectr_verify.audit.gallery.fault import GAMMA, planted
 from spectr_verify.audit.gallery.pieces import (
     Model,
     inverse_cdf,
@@ -116,7 +116,7 @@ FAULTS = (
     planted(
         drafting_uniform_corrects,
         "step",
-        arguments={"gamma": "L"},
+        arguments=GAMMA,
         link="https://github.com/local-inference-lab/vllm/pull/209",
     ),
     planted(uniform_zero_accepts, link="https://github.com/pytorch/pytorch/issues/16706"),

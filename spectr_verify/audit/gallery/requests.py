@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from spectr_verify.audit.gallery.controls import speculative_step, token_by_token
-from spectr_verify.audit.gallery.drafting import GAMMA
-from spectr_verify.audit.gallery.fault import Fault, planted
+from spectr_verify.audit.gallery.fault import STEP, Fault, planted
 from spectr_verify.audit.gallery.pieces import Model, drafted, law, longer, scored
-
-STEP = {**GAMMA, "temperature": "temperature"}
 
 
 def zero_read_as_the_default(

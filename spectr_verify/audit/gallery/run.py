@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spectr_verify.audit.gallery.fault import Fault
+from spectr_verify.audit.gallery.register import CONTROLS, FAULTS
 from spectr_verify.audit.instance import Instance
 from spectr_verify.audit.progress import Progress
 from spectr_verify.audit.verdict import Subject, Verdict, judge
@@ -40,14 +41,14 @@ WIDE = ToyPair(
     "wide",
     TableModel.parse(
         [
-            [["3/5", "1/5", "1/5"]],
-            [["4/5", "1/10", "1/10"], ["1/6", "1/2", "1/3"], ["1/4", "1/4", "1/2"]],
+            [["2/5", "1/2", "1/10"]],
+            [["9/10", "1/20", "1/20"], ["1/6", "1/2", "1/3"], ["1/4", "1/4", "1/2"]],
             [["1/3", "1/3", "1/3"]] * 9,
         ]
     ),
     TableModel.parse(
         [
-            [["1/5", "1/2", "3/10"]],
+            [["1/10", "11/20", "7/20"]],
             [["1/10", "1/2", "2/5"], ["1/2", "1/3", "1/6"], ["2/3", "1/4", "1/12"]],
             [["1/2", "1/3", "1/6"], ["1/6", "1/2", "1/3"], ["1/3", "1/6", "1/2"]] * 3,
         ]
@@ -125,17 +126,23 @@ class GalleryRow:
         }
 
 
-def run_rows(faults: tuple[Fault, ...], controls: tuple[Fault, ...], progress: Progress, seed: int) -> list[GalleryRow]:
-    """Audit each record, see ``spectr_verify.audit.gallery.run_gallery``."""
-    records = [(fault, True) for fault in faults] + [(control, False) for control in controls]
+def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0) -> list[GalleryRow]:
+    """Audit every fault, up to its first counterexample, and every control.
+
+    Args:
+        progress: called with a line before every function.
+        seed: draws one of the pairs that they are judged on.
+    """
+    records = [(fault, True) for fault in FAULTS] + [(control, False) for control in CONTROLS]
     rows = []
     for number, (record, planted) in enumerate(records):
         progress(f"{number + 1} of {len(records)}: {record.name}")
-        rows.append(_row(record, planted, seed))
+        rows.append(judge_record(record, planted=planted, seed=seed))
     return rows
 
 
-def _row(record: Fault, planted: bool, seed: int) -> GalleryRow:
+def judge_record(record: Fault, *, planted: bool, seed: int = 0) -> GalleryRow:
+    """Audit one function of the gallery; ``planted`` tells what is expected, ``seed`` draws one of the pairs."""
     started, subject = time.monotonic(), _subject(record)
     found, refusal = None, ""
     try:
