@@ -7,11 +7,10 @@ import io
 import pickle
 import random
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,24 +152,14 @@ class _RaisedError(Exception):
     """The code under test raised; the message says what and where."""
 
 
-def _eagerly() -> AbstractContextManager[Any]:
-    """Run what ``torch.compile`` made as the Python that it was made from.
-
-    Asking for that imports the compiler, for seconds; where nobody did before, nothing is compiled yet.
-    """
-    if "torch._dynamo" not in sys.modules:
-        return nullcontext()
-    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance
-
-
 def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget, seen: Seen) -> Any:
     printed = io.StringIO()
     limit = min(budget.run_seconds, max(budget.left, 0.01))
     try:
         with (
+            # First of all: it imports the compiler, which draws random numbers while it is imported.
+            torch.compiler.set_stance("force_eager"),
             _own_randomness(replay, seen),
-            _eagerly(),
             torch.no_grad(),
             redirect_stdout(printed),
             redirect_stderr(io.StringIO()),
