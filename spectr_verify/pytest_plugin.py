@@ -19,7 +19,7 @@ FURTHER = ("calls", "arg", "drafts", "length", "examples", "dtype")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options; each stands for an argument of ``spectr_verify.testing.property_suite``."""
-    group = parser.getgroup("spectr-verify", "tests of a verifier for speculative decoding")
+    group = parser.getgroup("spectr-verify")
     group.addoption(
         "--spectr-verify",
         metavar="TARGET",
@@ -66,8 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _suite(target: str, given: dict[str, Any]) -> type:
     """The test class of the verifier."""
     from spectr_verify.errors import InputError
-    from spectr_verify.replay import Arguments
-    from spectr_verify.rules.load import load_rule
+    from spectr_verify.replay import Arguments, Verifier, load_verifier
     from spectr_verify.testing import property_suite
 
     calls = given.pop("calls", "round")
@@ -76,10 +75,12 @@ def _suite(target: str, given: dict[str, Any]) -> type:
     try:
         if "arguments" in options:
             options["arguments"] = Arguments.parse(options["arguments"]).expressions
-        rule = load_rule(target)
-        return property_suite(rule if calls == "round" else rule.verify, calls, name=target, **options)
+        loaded = load_verifier(target, calls)
+        function = loaded.function if isinstance(loaded, Verifier) else loaded
+        return property_suite(function, calls, name=target, **options)
     except InputError as error:
-        raise pytest.UsageError(f"--spectr-verify: {error}") from error
+        # The messages name the options of the command spectr-verify.
+        raise pytest.UsageError(f"--spectr-verify: {str(error).replace('--calls', '--spectr-verify-calls')}") from error
 
 
 class _Suite:
@@ -105,5 +106,7 @@ class _Suite:
         name = "spectr-verify"
         module: pytest.Module = pytest.Module.from_parent(session, name=name, nodeid=name, path=Path(__file__))
         module.obj = ModuleType(name)
-        module.obj.TestVerifier = self.suite
+        module.obj.TestVerifier = type(
+            "TestVerifier", (self.suite,), {"__test__": True}
+        )  # whatever python_classes says
         return module

@@ -1,0 +1,5 @@
+from my_engine import verify
+
+from spectr_verify.testing import property_suite
+
+TestVerify = property_suite(verify, calls="probabilities")
