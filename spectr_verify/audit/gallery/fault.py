@@ -26,7 +26,7 @@ class Fault:
         says: what goes wrong, in one sentence; of a control, what it does.
         calls: how it is called, as ``spectr-verify audit --calls`` has it.
         function: the code, or a whole ``Rule`` (calls "round" only) where later rounds are part of it.
-        arguments: further keyword arguments, name to expression, as ``spectr-verify audit --argument`` has them.
+        arguments: further keyword arguments, name to expression, as ``spectr-verify audit --arg`` has them.
         drafts: K that it is audited with.
         length: L that it is audited with, ``None`` for 1 and 2.
         temperature: calls "step" only: the temperature of the request.

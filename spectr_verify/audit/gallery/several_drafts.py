@@ -120,18 +120,18 @@ def _k_seq(
 
 def next_draft_read_off_the_path(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> Tensor:
     """After a rejection the next draft is read from the same position on, though its earlier tokens differ."""
-    accepted = 0
+    accepted, owed = 0, target_probs[0, 0]
     for tokens, p, q in zip(draft_tokens, draft_probs, target_probs, strict=True):
-        # A later draft goes on where the earlier one was rejected, though it may differ before.
         while accepted < len(tokens):
             x = int(tokens[accepted])
-            if torch.rand(()) * p[accepted, x] >= q[accepted, x]:
+            if torch.rand(()) * p[accepted, x] >= owed[x]:
+                owed = refused(owed, p[accepted])
                 break
             accepted += 1
-    p, q = draft_probs[-1], target_probs[-1]
-    whole = accepted == draft_tokens.shape[1]
-    extra = sample(q[-1] if whole else left_over(q[accepted], p[accepted]))
-    return joined(draft_tokens[-1, :accepted], extra)
+            owed = q[accepted]
+        else:
+            return joined(tokens, sample(owed))
+    return joined(draft_tokens[-1, :accepted], sample(owed))
 
 
 FAULTS = (
@@ -143,7 +143,7 @@ FAULTS = (
     planted(one_uniform_for_all_drafts, drafts=2),
     planted(k_seq_unscaled, drafts=2),
     planted(k_seq_without_the_factor, drafts=2),
-    planted(next_draft_read_off_the_path, drafts=2),
+    planted(next_draft_read_off_the_path, drafts=2, length=2),
     Fault(
         "spectr-gbv-published",
         "SpecTr-GBV divides by the probability that some draft shows a prefix, as if tests could not pre-empt others.",
