@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,7 +39,9 @@ class Stepper:
         models = ("draft_model", "target_model", "input_ids")
         check_call(verifier.function, verifier.name, models, verifier.arguments.expressions)
         self.verifier, self.pair, self.length, self.drafts = verifier, pair, length, drafts
-        self.models: list[nn.Module] = [toy_lm(model, dtype=dtype) for model in (pair.draft, pair.target)]
+        # Models of transformers are for code that uses transformers; importing it for others would cost seconds.
+        plain = "transformers" not in sys.modules
+        self.models: list[nn.Module] = [toy_lm(model, dtype=dtype, plain=plain) for model in (pair.draft, pair.target)]
         self.reference = tempered(pair.target, verifier.temperature)
         self.paths = 0
         self._laws: dict[Text, dict[Text, float]] = {}

@@ -53,9 +53,9 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
 
 def _imports(verifier: Verifier) -> str:
     source, _, attribute = verifier.name.rpartition(":")
+    head, dot, inner = attribute.partition(".")
     if source.endswith(".py"):
-        return f'import runpy\n\nimport torch\n\nverify = runpy.run_path({source!r})["{attribute}"]'
-    head, dot, _ = attribute.partition(".")
+        return f'import runpy\n\nimport torch\n\nverify = runpy.run_path({source!r})["{head}"]{dot}{inner}'
     named = f"import {head}\n\nverify = {attribute}" if dot else f"import {head} as verify\n"
     return f"import torch\n\nfrom {source} {named}"
 
@@ -182,13 +182,16 @@ def _levels(model: TableModel, depth: int) -> str:
 def _extreme(value: float) -> str:
     return dedent(
         f"""\
-        def rand(*size, **form):  # what torch.rand returns about once in 2^24 draws
-            size = size[0] if size and not isinstance(size[0], int) else size
-            form.pop("generator", None)
-            return torch.full(size, {value!r}, **form)
+        extreme = {value!r}  # what torch draws about once in 2^24 times
+
+
+        def rand(*size, generator=None, **form):
+            return torch.full(size if not size or isinstance(size[0], int) else size[0], extreme, **form)
 
 
         torch.rand = rand
+        torch.rand_like = lambda like, **form: torch.full_like(like, extreme, **form)
+        torch.Tensor.uniform_ = lambda tensor, low=0.0, high=1.0, **_: tensor.fill_(low + (high - low) * extreme)
         """
     )
 

@@ -60,8 +60,8 @@ def _check_contract(function: Callable[..., object], spec: str) -> None:
         taken.bind(None, None)
     except TypeError:
         raise RuleError(
-            f"{spec} takes {taken}, and a rule takes (round, chance); code that is called in another way is audited with "
-            "--calls probabilities or --calls step"
+            f"{spec} takes {taken}, and a rule takes (round, chance); code that is called in another way is audited "
+            "with --calls probabilities or --calls step"
         ) from None
 
 

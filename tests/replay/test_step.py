@@ -89,7 +89,7 @@ def test_tempered_laws() -> None:
     ("function", "says"),
     [
         (lambda d, t, ids: ids, "with no new token"),
-        (lambda d, t, ids: ids[:, 1:], "it must return those and behind them the new tokens"),
+        (lambda d, t, ids: ids[:, 1:], "returned no token"),
         (lambda d, t, ids: torch.cat([ids + 1, ids], 1), "it must return those and behind them the new tokens"),
         (lambda d, t, ids: torch.cat([ids, ids + 7], 1), "must be in the vocabulary"),
         (lambda d, t, ids: None, "returned None"),
