@@ -35,9 +35,15 @@ class UndecidedArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         operation = _UFUNCS.get(ufunc.__name__)
+        (out,) = kwargs.pop("out", (None,))
         if operation is None or method != "__call__" or kwargs:
             self._refuse(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
         result = operation(*map(_tensor, inputs))
+        if isinstance(out, UndecidedArray) and out.ndim > 0:
+            out.tensor.copy_(result)
+            return out
+        if isinstance(out, np.ndarray):
+            self._refuse(f"{ufunc.__name__} into an array")
         return result if any(isinstance(x, Tensor) for x in inputs) else self._out(result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -56,15 +62,18 @@ class UndecidedArray(NDArrayOperatorsMixin):
         return func(*args, **kwargs)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        self._refuse("array")
+        self._refuse_value("a numpy copy")
 
     # What Python calls ------------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        self._refuse("truth")
+        self._refuse_value("the truth")
 
     def __float__(self) -> float:
-        self._refuse("float(), or a function of Python's math,")
+        self._refuse_value("the value (float(), or a function of Python's math)")
+
+    def __round__(self, *_: int) -> int:
+        self._refuse_value("the rounded value")
 
     def __int__(self) -> int:
         return self.replay.truncated(self.tensor)
@@ -106,6 +115,9 @@ class UndecidedArray(NDArrayOperatorsMixin):
 
     def _out(self, result: Any) -> Any:
         return leaving(result, self.replay) if isinstance(result, Tensor) else result
+
+    def _refuse_value(self, what: str) -> NoReturn:
+        self.replay.refuse(f"{what} of random numbers that are still undecided is asked for")
 
     def _refuse(self, name: str) -> NoReturn:
         self.replay.refuse(f"numpy's {name} is done to random numbers that are still undecided")

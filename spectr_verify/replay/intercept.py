@@ -8,14 +8,14 @@ refused: NaN never reaches the code under test.
 
 from __future__ import annotations
 
-import bisect
 import linecache
-import random
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -112,6 +112,11 @@ class Replay(TorchDispatchMode):
         ]
         self._shadows.clear()
         return [each for each in remains if not each.storage.expired()]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch hides the mode from its compiler, which it would import for that, and which never runs here."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for every operation below autograd."""
@@ -330,10 +335,12 @@ class Replay(TorchDispatchMode):
 
     def truncated(self, tensor: Tensor) -> int:
         """Python's ``int`` of a tensor of one entry."""
-        try:
-            return int(rounded(self.questions, "trunc", self.numbers(tensor.reshape(()))[0]))
-        except UnfollowedError:
-            self.refuse("the value (int()) of random numbers that are still undecided is asked for")
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            (number,) = self.numbers(tensor.reshape(()))
+            try:
+                return int(rounded(self.questions, "trunc", number))
+            except UnfollowedError:
+                self.refuse("the value (int()) of random numbers that are still undecided is asked for")
 
     def note(self, sentence: str) -> None:
         """Remember what is not wrong and yet worth saying."""
@@ -431,22 +438,18 @@ def _less_precise(before: Tensor, after: Tensor) -> bool:
     return before.dtype == torch.float64 and after.is_floating_point() and after.dtype != torch.float64
 
 
-_NOT_UNDER_TEST = (
-    *(str(Path(file).parent) for file in (__file__, torch.__file__, np.__file__)),
-    *(random.__file__, bisect.__file__),
-)
+_LIBRARIES = tuple(str(Path(file).parent) for file in (__file__, torch.__file__, np.__file__))
+_STANDARD = sysconfig.get_path("stdlib")
 
 
 def where() -> str:
     """The line of the code under test that is being run: ", at file.py:12: `the line`"."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((*_NOT_UNDER_TEST, "<")):
-            line = linecache.getline(file, frame.f_lineno).strip()
-            return f", at {file}:{frame.f_lineno}: `{line}`"
-        if frame.f_back is None:
-            break
+        standard = file.startswith(_STANDARD) and "site-packages" not in file
+        if not standard and not file.startswith((*_LIBRARIES, "<")):
+            return f", at {file}:{frame.f_lineno}: `{linecache.getline(file, frame.f_lineno).strip()}`"
         frame = frame.f_back
     return ""
 

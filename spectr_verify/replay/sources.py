@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import comb
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -59,6 +62,13 @@ def _drawn(draw: Callable[[], Number], shape: Sequence[int] = ()) -> Any:
     return leaving(_replay().filled(shape, draw), _replay())
 
 
+def _note_seed() -> None:
+    _replay().note(
+        "it makes a random generator from a seed: in real use every call with that seed draws the same numbers, "
+        "whatever text it continues. The laws are those of a generator that goes on from call to call"
+    )
+
+
 # numpy ----------------------------------------------------------------------------------------------------------------
 
 
@@ -67,11 +77,8 @@ class AnsweredGenerator:
 
     def __init__(self, seed: Any = None) -> None:
         """Draw from the tape, whatever the seed."""
-        if seed is not None and not isinstance(seed, AnsweredGenerator):
-            _replay().note(
-                "it makes a numpy generator from a seed of its own: in real use every call with that seed draws the "
-                "same numbers, whatever text it continues. The laws are those of a generator that goes on"
-            )
+        if seed is not None and not isinstance(seed, AnsweredGenerator | np.random.BitGenerator):
+            _note_seed()
 
     def __getattr__(self, name: str) -> Any:
         _replay().refuse(f"numpy.random's {name} draws random numbers of a kind that is not followed")
@@ -178,31 +185,46 @@ def _method(generator: AnsweredGenerator, name: str) -> Callable[..., Any]:
 # Python ---------------------------------------------------------------------------------------------------------------
 
 
-def _random(_: Any = None) -> Any:
-    return _drawn(_uniform)
-
-
-def _randbelow(_: Any, n: int) -> int:
-    return _replay().questions.below(n)
-
-
-def _getrandbits(*args: int) -> int:
-    return _replay().questions.below(2 ** args[-1])
-
-
-def _expovariate(_: Any, lambd: float = 1.0) -> Any:
-    return _drawn(_exponential) / lambd
-
-
 def _python_stand_ins() -> Iterator[tuple[Any, str, Any]]:
     for kind in (random.Random, random.SystemRandom):  # all that these classes draw, they draw by these methods
-        yield kind, "random", _random
-        yield kind, "_randbelow", _randbelow
-        yield kind, "getrandbits", _getrandbits
-        yield kind, "expovariate", _expovariate
-    yield random, "random", _random
-    yield random, "getrandbits", _getrandbits
+        yield kind, "_randbelow", _answered(vars(random.Random)["_randbelow"], lambda n: _replay().questions.below(n))
+    yield random.Random, "seed", _seed
+    for owner in (random, random.Random, random.SystemRandom):
+        yield owner, "random", _answered(owner.random, lambda: _drawn(_uniform))
+        yield owner, "expovariate", _answered(owner.expovariate, lambda rate=1.0: _drawn(_exponential) / rate)
+        yield owner, "getrandbits", _answered(owner.getrandbits, lambda k: _replay().questions.below(2**k))
 
+
+_real_seed = random.Random.seed
+
+
+def _seed(generator: random.Random, *seed: Any) -> None:
+    if seed and seed[0] is not None and not _importing():
+        _note_seed()
+    _real_seed(generator, *seed)
+
+
+def _answered(real: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
+    """A function, or a method of a class, with another answer; modules that draw while they are imported may do so."""
+    is_method = not hasattr(real, "__self__")
+
+    def stand_in(*args: Any) -> Any:
+        return real(*args) if _importing() else answer(*args[is_method:])
+
+    return stand_in
+
+
+def _importing() -> bool:
+    """Whether the code under test waits for an import."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _RUNNER:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_RUNNER = str(Path(__file__).with_name("runner.py"))
 
 # What would lead out of reach -----------------------------------------------------------------------------------------
 
