@@ -247,7 +247,6 @@ def audit(
                 target,
                 calls.value,
                 arguments=Arguments.parse(arg or []),
-                drafts=drafts if calls is Called.step else None,
                 temperature=temperature,
                 budget=Budget(max_paths, max_seconds),
             ),

@@ -100,8 +100,7 @@ def property_suite(
         if value is not None and value < 1:
             raise InputError(f"{what} is {value}; it must be at least 1")
     shown, given = name or _place(function), dict(arguments or {})
-    told = drafts if calls == "step" else None
-    subject = partial(_subject, function, calls, seconds, name=shown, drafts=told)
+    subject = partial(_subject, function, calls, seconds, name=shown)
     warm = cold = partial(subject, arguments=given, temperature=temperature)
     if has_temperature := calls == "step" and _takes(function, temperature_argument):
         cold = partial(subject, arguments=given | {temperature_argument: "temperature"}, temperature=0.0)

@@ -26,7 +26,6 @@ class Verifier:
         function: anybody's code.
         calls: "probabilities" or "step".
         arguments: what it is called with besides.
-        drafts: "step" only: K, how many drafts it writes in a round; ``None`` where that is not known.
         temperature: "step" only: its text must follow the target at this temperature; 0 is the likeliest token, of
             equals the first.
         budget: how much work may be done, all audits of this object together.
@@ -37,7 +36,6 @@ class Verifier:
     function: Callable[..., Any]
     calls: Calls
     arguments: Arguments = field(default_factory=Arguments)
-    drafts: int | None = None
     temperature: float = 1.0
     budget: Budget = field(default_factory=Budget)
     seen: Seen = field(default_factory=Seen)
@@ -62,9 +60,8 @@ class Verifier:
 
     @property
     def accepts_within(self) -> bool:
-        """Whether the most that it may accept is known: it was told L and K, or handed the drafts."""
-        told_drafts = self.drafts is not None or self.arguments.use("K")
-        return self.calls == "probabilities" or (self.arguments.use("L") and told_drafts)
+        """Whether the most that it may accept is known: a step may draft as it likes, and from any law."""
+        return self.calls == "probabilities"
 
 
 def verifier(
@@ -73,7 +70,6 @@ def verifier(
     *,
     name: str | None = None,
     arguments: Mapping[str, str] | Arguments | None = None,
-    drafts: int | None = None,
     temperature: float = 1.0,
     budget: Budget | None = None,
 ) -> Rule | Verifier:
@@ -85,7 +81,7 @@ def verifier(
             target_model, input_ids) -> longer ids``; "round": ``f(round, chance) -> Emission``.
         name: what reports call it.
         arguments: Python expressions by argument name, see ``Arguments``.
-        drafts, temperature: "step" only, see ``Verifier``.
+        temperature: "step" only, see ``Verifier``.
         budget: how much work may be done.
 
     Raises:
@@ -99,7 +95,7 @@ def verifier(
         return function if isinstance(function, Rule) else Rule(shown, function)
     if isinstance(function, Rule):
         raise InputError(f"{function.name!r} is a Rule, which is called as one: calls='round'")
-    return Verifier(shown, function, calls, given, drafts, temperature, budget or Budget())
+    return Verifier(shown, function, calls, given, temperature, budget or Budget())
 
 
 def _name(function: Callable[..., Any] | Rule) -> str:
@@ -112,7 +108,6 @@ def load_verifier(
     calls: Calls = "round",
     *,
     arguments: Mapping[str, str] | Arguments | None = None,
-    drafts: int | None = None,
     temperature: float = 1.0,
     budget: Budget | None = None,
 ) -> Rule | Verifier:
@@ -120,7 +115,7 @@ def load_verifier(
 
     Args:
         spec: ``module:function`` or ``file.py:function``; a registered name too where calls is "round".
-        calls, arguments, drafts, temperature, budget: as ``verifier``.
+        calls, arguments, temperature, budget: as ``verifier``.
 
     Raises:
         RuleError: nothing is there, or it is not something to be called so.
@@ -132,6 +127,4 @@ def load_verifier(
         raise InputError(
             f"{spec} is of type {type(function).__name__}; it must be a function, or an object to be called"
         )
-    return verifier(
-        function, calls, name=spec, arguments=arguments, drafts=drafts, temperature=temperature, budget=budget
-    )
+    return verifier(function, calls, name=spec, arguments=arguments, temperature=temperature, budget=budget)

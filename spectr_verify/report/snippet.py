@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
     from spectr_verify.audit import Verdict, WrongText
     from spectr_verify.replay import Verifier
 
-TEXTS = 20_000
+TEXTS = 5_000
 """How many texts the file draws."""
 
 EXTREME_TEXTS = 200

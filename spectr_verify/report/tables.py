@@ -166,8 +166,6 @@ def reproduction(verdict: Verdict) -> str:
             options += ["--arg", "=".join(argument)]
         if rule.temperature != 1:
             options += ["--temperature", repr(rule.temperature)]
-        if rule.drafts is not None:
-            options += ["--drafts", str(rule.drafts)]
     form = str(verdict.dtype).removeprefix("torch.")
     if form != "float64":
         options += ["--dtype", form]

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spectr_verify.audit import Instance, judge
 from spectr_verify.replay import replayed_laws, verifier
 from spectr_verify.replay.step import tempered
 from spectr_verify.rounds import EmissionError
-from toy_models import ToyPair, family_pairs, strategies
+from toy_models import TableModel, ToyPair, family_pairs, strategies
 
 
 def decode(draft: nn.Module, target: nn.Module, ids: Tensor, gamma: int, temperature: float = 1.0) -> Tensor:
@@ -116,3 +117,25 @@ def test_half_steps_of_float32() -> None:
     law, _ = replayed_laws(single, family_pairs(0, 3, 1)[3], 1, 1, dtype=torch.float32)
     assert law.tv_round < 1e-6
     assert single.seen.single
+
+
+def test_a_step_that_drafts_from_a_law_of_its_own_is_not_held_to_the_optimum_of_another() -> None:
+    def sharp(draft: nn.Module, target: nn.Module, ids: Tensor) -> Tensor:
+        guess = draft(ids).logits[0, -1].argmax()
+        q = target(ids).logits[0, -1].softmax(-1)
+        if (torch.rand(()) < q[guess]).item():
+            ids = torch.cat([ids, guess.reshape(1, 1)], dim=1)
+            return torch.cat([ids, torch.multinomial(target(ids).logits[0, -1].softmax(-1), 1)[None]], dim=1)
+        left = q.clone()
+        left[guess] = 0
+        return torch.cat([ids, torch.multinomial(left, 1)[None]], dim=1)
+
+    pair = ToyPair(
+        "a sharp target",
+        TableModel.parse([[["3/5", "2/5"]], [["1/2", "1/2"]] * 2]),
+        TableModel.parse([[["9/10", "1/10"]], [["1/2", "1/2"]] * 2]),
+    )
+    verdict = judge(verifier(sharp, "step"), Instance(pair, 1, 1))
+    assert verdict.round.expected_accepted == pytest.approx(0.9)
+    assert verdict.round.expected_accepted > verdict.instance.ceiling("stateless", 1)
+    assert verdict.lossless

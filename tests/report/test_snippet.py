@@ -79,8 +79,8 @@ def test_what_it_draws_agrees_with_the_exact_law(
     source = plain_file(report)
     assert source is not None
     share, line = run(source, tmp_path)
-    # 20,000 texts: five standard deviations.
-    assert share == pytest.approx(report.wrong.produced, abs=0.018)
+    # 5,000 texts: five standard deviations.
+    assert share == pytest.approx(report.wrong.produced, abs=0.035)
     assert f"exactly {report.wrong.produced:.6g}, by the target {report.wrong.target:.6g}" in line
 
 
@@ -93,7 +93,7 @@ def test_a_later_round_is_reproduced_by_calling_again(tmp_path: Path, monkeypatc
     source = plain_file(report)
     assert source is not None
     share, _ = run(source, tmp_path)
-    assert share == pytest.approx(report.wrong.produced, abs=0.018)
+    assert share == pytest.approx(report.wrong.produced, abs=0.035)
 
 
 def test_an_extreme_uniform_is_put_in_torchs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
