@@ -122,11 +122,20 @@ def outcomes(
         seen.generators = _numpy_generators()
     with one_thread():
         try:
-            for _, outcome in paths(twice, budget):
+            total = 0.0
+            for weight, outcome in paths(twice, budget):
+                total += weight
                 yield outcome
+            if not edges and abs(total - 1) > TOTAL:
+                raise ReplayError(f"the probabilities of all its outcomes add up to {total:.12g} instead of 1; {MANY}")
         except ReplayError as error:
             raise error if str(error).startswith(name) else ReplayError(f"{name}: {error}") from error
 
+
+TOTAL = 1e-9
+"""How far from 1 the weights of all paths may sum."""
+
+MANY = "it has too many outcomes of tiny probability. Take fewer tokens or drafts"
 
 UNLIKE = (
     "it returned something else when it ran again with the same inputs and the same random choices: it keeps state "

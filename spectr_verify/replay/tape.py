@@ -98,18 +98,17 @@ class Tape:
         """One outcome of a choice with these probabilities, which sum to 1."""
         weights = tuple(law)
         likely = [i for i, w in enumerate(weights) if w > 0 and self.weight * w >= NEGLIGIBLE]
-        if not likely:
+        if not any(weight > 0 for weight in weights):
             self.refuse(f"a choice among {len(weights)} outcomes has no outcome of positive probability")
+        if not likely:
+            self.refuse(f"it still draws after {self.asked} random choices in one run, {ENDLESS}")
         first_visit = self.asked == len(self.trail)
         if len(likely) == 1:
             self.weight *= weights[likely[0]]
             return likely[0]
         if first_visit:
             if self.asked >= MAX_CHOICES:
-                self.refuse(
-                    f"it still draws after {MAX_CHOICES} random choices in one run; code that draws until something "
-                    "happens has no law that can be enumerated: bound the number of tries, or take less tokens"
-                )
+                self.refuse(f"it still draws after {MAX_CHOICES} random choices in one run, {ENDLESS}")
             self.trail.append(_Choice(weights, likely[0]))
         choice = self.trail[self.asked]
         if len(choice.law) != len(weights) or any(abs(a - b) > SAME for a, b in zip(choice.law, weights, strict=True)):
@@ -123,6 +122,11 @@ class Tape:
         self.refusal = self.refusal or ReplayError(message)
         raise self.refusal
 
+
+ENDLESS = (
+    "too many to enumerate. Code that draws until something happens has no law that can be enumerated: bound the number "
+    "of tries, or take fewer tokens"
+)
 
 STATE = (
     "it asked for other random choices when it ran again with the same inputs and the same answers: it keeps state "
