@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spectr_verify.audit import audit
+from spectr_verify.audit.gallery import CONTROLS, FAULTS
 from spectr_verify.rules import RULES
 from spectr_verify.rules.load import load_rule
 
@@ -22,8 +24,21 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def printed(*arguments: str) -> str:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=300).stdout
+def printed(*arguments: str, cwd: Path | None = None) -> str:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=600, cwd=cwd).stdout
+
+
+def commands(start: str) -> list[tuple[list[str], str]]:
+    """The commands that are shown with their output, or the first or last lines of it: arguments and output."""
+    shown = [block.split("\n", 1) for block in blocks("text") if block.startswith(f"$ spectr-verify {start}")]
+    return [(shlex.split(command.partition(" | ")[0])[2:], output) for command, output in shown]
+
+
+def write_files(folder: Path) -> None:
+    """The Python files that the README shows, under the names in their first lines."""
+    for source in blocks("python"):
+        if named := re.match(r"# (\w+\.py)\n", source):
+            (folder / named[1]).write_text(source)
 
 
 def rows(table: str) -> dict[str, tuple[str, ...]]:
@@ -49,17 +64,39 @@ def test_the_table_is_what_the_main_job_prints_and_it_is_right(tmp_path: Path) -
             assert row["tv_round"] <= 1e-12, row
 
 
-def test_the_audit_is_what_audit_prints() -> None:
-    shown = next(block for block in blocks("text") if block.startswith("$ spectr-verify audit"))
-    command, expected = shown.split("\n", 1)
-    found = printed(*command.split()[2:])
+@pytest.mark.parametrize(("arguments", "expected"), commands("audit"), ids=lambda part: part[1][:20])
+def test_the_audits_are_what_audit_prints(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    found = printed(*arguments, cwd=tmp_path)
     # How many pairs were drawn depends on the version of Hypothesis; what they shrink to does not.
-    assert found.strip().split("\n")[1:] == expected.strip().split("\n")[1:]
+    lines = [line.rstrip() for line in expected.strip().split("\n")]
+    assert [line.rstrip() for line in found.strip().split("\n")][1 : len(lines)] == lines[1:]
+
+
+def test_the_score_of_the_gallery_is_its_own() -> None:
+    ((_, expected),) = commands("gallery")
+    faults, controls = len(FAULTS), len(CONTROLS)
+    said = f"{faults} of {faults} planted faults caught, 0 of {controls} correct rules flagged"
+    assert expected.strip() == said  # which tests/audit/test_gallery.py holds fault by fault
+
+
+def test_the_suite_of_three_lines_finds_the_fault(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    source = next(block for block in blocks("python") if "property_suite" in block)
+    (tmp_path / "test_engine.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_engine.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=600,
+    )
+    assert re.search(r"1 failed, [1-9]\d* passed", done.stdout), done.stdout
+    assert "edge_coins" in done.stdout
 
 
 def test_the_rule_of_the_readme_is_lossless(tmp_path: Path) -> None:
-    source = next(block for block in blocks("python") if "my_rule" in block)
-    (tmp_path / "my_rule.py").write_text(source)
+    write_files(tmp_path)
     assert audit(load_rule(f"{tmp_path}/my_rule.py:my_rule"), max_examples=20).lossless
 
 
