@@ -105,6 +105,8 @@ def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(cli.app, list(arguments))
     if isinstance(result.exception, InputError):
         return STATUS_REFUSED, str(result.exception)
+    if result.exception is not None and not isinstance(result.exception, Biased | Undecided | SystemExit):
+        raise result.exception
     verdicts = {Biased: STATUS_BIASED, Undecided: STATUS_UNDECIDED}
     return verdicts.get(type(result.exception), result.exit_code), result.output
 

@@ -101,13 +101,20 @@ class _Judge:
         self.rule, self.dtype, self.given, self.limits = rule, dtype, tolerance, limits
         self.stopped: str | None = None
         self.tolerance = 0.0
-        self.seen: set[str] = set()
+        self.known: dict[tuple[str, int | None, bool], Verdict | None] = {}
         self.sizes: list[tuple[int, int, int]] = []
         self.worst_error = 0.0
         self.earliest: Verdict | None = None
 
     def __call__(self, where: Instance, tokens: int | None = None, *, edges: bool = False) -> Verdict | None:
         """Judge one round, and if asked the law of the first ``tokens`` tokens; ``None`` once a bound is reached."""
+        # Hypothesis asks again about pairs that it drew, and must get the same answer, bound or no bound.
+        asked = (where.as_json(), tokens, edges)
+        if asked not in self.known:
+            self.known[asked] = self._judge(where, tokens, edges)
+        return self.known[asked]
+
+    def _judge(self, where: Instance, tokens: int | None, edges: bool) -> Verdict | None:
         if self.stopped is not None:
             return None
         try:
@@ -125,13 +132,17 @@ class _Judge:
             return None
         except InputError as error:  # no verdict: the pair is what it takes to see the same again
             raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
-        self.seen.add(where.as_json())
         self.sizes.append((where.pair.vocab, where.length, where.drafts))
         self.worst_error = max(self.worst_error, verdict.worst_error)
         self.tolerance = max(self.tolerance, verdict.tolerance)
         if not verdict.lossless and (self.earliest is None or verdict.stage < self.earliest.stage):
             self.earliest = verdict
         return verdict
+
+    @property
+    def judged(self) -> int:
+        """How many different pairs a verdict was reached on."""
+        return len({pair for (pair, _, _), verdict in self.known.items() if verdict is not None})
 
     @property
     def range(self) -> str:
@@ -196,7 +207,7 @@ def audit(
     biased = shrunk or look.earliest
     return AuditReport(
         rule,
-        judged=len(look.seen),
+        judged=look.judged,
         range=look.range,
         worst_error=look.worst_error,
         counterexample=biased,
