@@ -154,10 +154,24 @@ def test_every_property_has_its_test() -> None:
     assert len(list(each_test(suite))) == len(DRAWN) + 14
 
 
-def test_a_rule_has_no_edge_coins_and_is_told_why() -> None:
-    skip = vars(property_suite(token_rule))["test_edge_coins"].pytestmark[0]
+@pytest.mark.parametrize(
+    ("function", "calls", "name", "why"),
+    [
+        (token_rule, "round", "test_edge_coins", "no uniform numbers of its own"),
+        (step, "step", "test_within_the_optimum", "it drafts as it likes"),
+    ],
+)
+def test_what_has_no_meaning_is_skipped_and_says_why(
+    function: Callable[..., Any], calls: str, name: str, why: str
+) -> None:
+    suite = property_suite(function, calls)
+    (skip,) = vars(suite)[name].pytestmark
     assert skip.name == "skip"
-    assert "no uniform numbers of its own" in skip.kwargs["reason"]
+    assert why in skip.kwargs["reason"]
+    assert {f"test_{name.partition('[')[0]}" for name, _ in each_test(suite)} == {
+        *(f"test_{drawn}" for drawn in DRAWN),
+        "test_family",
+    } - {name}
 
 
 # --- what is wrong fails, where it should and in plain words ----------------------------------------------------------
@@ -354,12 +368,15 @@ def test_a_function_that_no_command_finds_has_no_command() -> None:
 
 
 def test_a_function_is_called_by_where_it_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "audit tests/test_testing.py:accepts_everything " in says("lossless_in_one_round", *EVERYTHING)
+    def told(*arguments: Any, **options: Any) -> str:
+        return says("lossless_in_one_round", *arguments, max_examples=4, **options)
+
+    assert "audit tests/test_testing.py:accepts_everything " in told(*EVERYTHING)
     monkeypatch.chdir(tmp_path)
-    assert f"audit {__file__}:accepts_everything " in says("lossless_in_one_round", *EVERYTHING)
+    assert f"audit {__file__}:accepts_everything " in told(*EVERYTHING)
     packaged = load_rule("spectr_verify.rules.typical:typical").verify
-    assert "audit spectr_verify.rules.typical:typical " in says("lossless_in_one_round", packaged)
-    assert "audit my.engine:verify " in says("lossless_in_one_round", *EVERYTHING, name="my.engine:verify")
+    assert "audit spectr_verify.rules.typical:typical " in told(packaged)
+    assert "audit my.engine:verify " in told(*EVERYTHING, name="my.engine:verify")
 
 
 EVERYTHING = (accepts_everything, "probabilities")
