@@ -132,7 +132,7 @@ def _tensor(value: Any) -> Any:
     """What stands for a value among torch's arguments."""
     if isinstance(value, UndecidedArray):
         return value.tensor
-    return torch.tensor(value) if isinstance(value, np.ndarray | np.generic | list | tuple) else value
+    return torch.tensor(np.asarray(value)) if isinstance(value, np.ndarray | np.generic | list | tuple) else value
 
 
 def _key(key: Any) -> Any:
@@ -140,9 +140,10 @@ def _key(key: Any) -> Any:
     return tuple(map(_key, key)) if isinstance(key, tuple) else _tensor(key) if isinstance(key, np.ndarray) else key
 
 
-def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of tensors and Python numbers, where at least one must be a tensor."""
-    return lambda a, b: function(torch.as_tensor(a), torch.as_tensor(b))
+def _always_tensor(value: Any) -> Tensor:
+    """A tensor of numpy's precision also for a Python number."""
+    tensor = _tensor(value)
+    return tensor if isinstance(tensor, Tensor) else torch.tensor(np.asarray(tensor))
 
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
@@ -177,13 +178,13 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "greater_equal": lambda a, b: a >= b,
     "equal": lambda a, b: a == b,
     "not_equal": lambda a, b: a != b,
-    "maximum": _of_tensors(torch.maximum),
-    "minimum": _of_tensors(torch.minimum),
+    "maximum": lambda a, b: torch.maximum(_always_tensor(a), _always_tensor(b)),
+    "minimum": lambda a, b: torch.minimum(_always_tensor(a), _always_tensor(b)),
 }
 
 
 def _searchsorted(a: Any, v: Any, side: str = "left") -> Tensor:
-    return torch.searchsorted(torch.as_tensor(_tensor(a)), torch.as_tensor(_tensor(v)), side=side)
+    return torch.searchsorted(_always_tensor(a), _always_tensor(v), side=side)
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
@@ -191,17 +192,16 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
-    return torch.where(torch.as_tensor(_tensor(condition)), torch.as_tensor(_tensor(x)), torch.as_tensor(_tensor(y)))
+    return torch.where(_always_tensor(condition), _always_tensor(x), _always_tensor(y))
 
 
 def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Tensor:
-    result: Tensor = _tensor(a)
-    result = result if a_min is None else _UFUNCS["maximum"](result, _tensor(a_min))
-    return result if a_max is None else _UFUNCS["minimum"](result, _tensor(a_max))
+    result = _always_tensor(a) if a_min is None else torch.maximum(_always_tensor(a), _always_tensor(a_min))
+    return result if a_max is None else torch.minimum(result, _always_tensor(a_max))
 
 
 def _joined(join: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda arrays, axis=0: join([torch.as_tensor(_tensor(array)) for array in arrays], axis)
+    return lambda arrays, axis=0: join([_always_tensor(array) for array in arrays], axis)
 
 
 def _along(function: Callable[..., Any]) -> Callable[..., Any]:

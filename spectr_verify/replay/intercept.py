@@ -8,17 +8,11 @@ refused: NaN never reaches the code under test.
 
 from __future__ import annotations
 
-import linecache
-import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
-from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -30,7 +24,6 @@ from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.monotone import Undecided, UnfollowedError
 from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
 from spectr_verify.replay.questions import Number, Questions, ReusedError
-from spectr_verify.replay.tape import STATE
 
 DECIDED = 0
 """The shadow of an ordinary number: where an operation fills up with zeros, its shadow is right too."""
@@ -251,7 +244,7 @@ class Replay(TorchDispatchMode):
 
     def _number(self, handle: int) -> Undecided:
         if handle == KEPT:
-            self.questions.tape.refuse(STATE)
+            self.refuse("it asks about random numbers that it has kept, undecided, from an earlier call")
         return self._numbers[handle - 1]
 
     def handles(self, tensor: Tensor) -> Tensor:
@@ -347,8 +340,8 @@ class Replay(TorchDispatchMode):
         self.notes.append(sentence)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise ``ReplayError``: what was done, at which line, and what to do instead."""
-        self.questions.tape.refuse(f"{what}{where()}. {MONTE_CARLO}")
+        """Raise ``ReplayError``: what was done, at which line, and what else can be done."""
+        self.questions.tape.refuse(what, MONTE_CARLO)
 
 
 class Functions(TorchFunctionMode):
@@ -436,22 +429,6 @@ def _imprecise(operand: Tensor) -> bool:
 
 def _less_precise(before: Tensor, after: Tensor) -> bool:
     return before.dtype == torch.float64 and after.is_floating_point() and after.dtype != torch.float64
-
-
-_LIBRARIES = tuple(str(Path(file).parent) for file in (__file__, torch.__file__, np.__file__))
-_STANDARD = sysconfig.get_path("stdlib")
-
-
-def where() -> str:
-    """The line of the code under test that is being run: ", at file.py:12: `the line`"."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        standard = file.startswith(_STANDARD) and "site-packages" not in file
-        if not standard and not file.startswith((*_LIBRARIES, "<")):
-            return f", at {file}:{frame.f_lineno}: `{linecache.getline(file, frame.f_lineno).strip()}`"
-        frame = frame.f_back
-    return ""
 
 
 _KNOWN = {*ELEMENTWISE, *MOVES, *ASKS, *(name + "_" for name in (*ELEMENTWISE, *MOVES))}

@@ -115,6 +115,9 @@ class Power(Step):
         return self.k > 0
 
 
+Key = tuple[int, tuple[Step, ...]]
+
+
 @dataclass(eq=False)
 class Uniform:
     """A random number that is uniform on [low, high], which shrinks as questions about it are answered.
@@ -141,7 +144,7 @@ class Undecided:
     chain: tuple[Step, ...] = ()
 
     @property
-    def key(self) -> tuple[int, tuple[Step, ...]]:
+    def key(self) -> Key:
         """Equal for the same function of the same number."""
         return id(self.uniform), self.chain
 

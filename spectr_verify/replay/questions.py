@@ -11,6 +11,7 @@ import numpy as np
 from spectr_verify.replay.monotone import (
     Affine,
     Exp,
+    Key,
     Log,
     Power,
     Undecided,
@@ -42,7 +43,7 @@ class Questions:
         self.tape, self.edges = tape, edges
         self.edge: float | None = None
         self._drawn = 0
-        self._answers: dict[tuple[object, ...], int] = {}
+        self._races: list[tuple[bool, frozenset[Key], Key]] = []
 
     def uniform(self, below_one: float, low: float = 0.0, high: float = 1.0) -> Number:
         """A number that is uniform on (low, high); where ``edges`` are asked for also an extreme value of it.
@@ -193,13 +194,26 @@ class Questions:
         return low < bound < high
 
     def _race(self, racers: list[Undecided], largest: bool) -> int:
-        key = (largest, *(racer.key for racer in racers))
-        if key not in self._answers:
-            self._refuse_entangled(racers)
-            self._answers[key] = self.tape.choose(race_law(racers, largest=largest))
-            for racer in racers:
-                racer.uniform.spent = True
-        return self._answers[key]
+        keys = [racer.key for racer in racers]
+        known = self._known(keys, largest)
+        if known is not None:
+            return known
+        self._refuse_entangled(racers)
+        winner = self.tape.choose(race_law(racers, largest=largest))
+        self._races.append((largest, frozenset(keys), keys[winner]))
+        for racer in racers:
+            racer.uniform.spent = True
+        return winner
+
+    def _known(self, keys: list[Key], largest: bool) -> int | None:
+        """Who wins among some that took part in an earlier race: its winner, and in a pair the other one loses."""
+        for race_of_largest, racers, winner in self._races:
+            if winner in keys and racers.issuperset(keys):
+                if race_of_largest == largest:
+                    return keys.index(winner)
+                if len(keys) == 2:
+                    return 1 - keys.index(winner)
+        return None
 
     def order(self, values: Sequence[Number], count: int, *, largest: bool) -> list[int]:
         """The ``count`` largest (smallest) values, from the first on, for values that race as exponentials do."""

@@ -24,7 +24,8 @@ from spectr_verify.replay.arguments import ArgumentError
 from spectr_verify.replay.intercept import Remains, Replay
 from spectr_verify.replay.questions import Questions
 from spectr_verify.replay.sources import SCRATCH, answered_sources
-from spectr_verify.replay.tape import Budget, BudgetError, ReplayError, Tape, paths
+from spectr_verify.replay.tape import STATE, Budget, BudgetError, ReplayError, Tape, paths
+from spectr_verify.replay.where import may_be_under_test
 
 
 @dataclass
@@ -113,7 +114,10 @@ def outcomes(
         outcome = run(tape)
         if first_run:
             again = Tape(tape.trail)
-            if not _alike(outcome.result, run(again).result) or again.asked != tape.asked:
+            repeated = run(again)
+            if again.asked != tape.asked:
+                raise ReplayError(". ".join(STATE))
+            if not _alike(outcome.result, repeated.result):
                 raise ReplayError(UNLIKE)
         first_run = False
         return outcome
@@ -200,12 +204,7 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
 
 def _at(error: BaseException) -> str:
     """Where the code under test raised: the last line of its own."""
-    inside = ("/spectr_verify/replay/", "/torch/")
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not any(part in frame.filename for part in inside)
-    ]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if may_be_under_test(frame.filename)]
     return f", at {frames[-1].filename}:{frames[-1].lineno}: `{frames[-1].line}`" if frames else ""
 
 

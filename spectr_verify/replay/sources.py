@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import comb
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ from torch.utils import dlpack
 from spectr_verify.replay.arrays import UndecidedArray, leaving
 from spectr_verify.replay.intercept import Replay
 from spectr_verify.replay.questions import Number
+from spectr_verify.replay.where import importing
 
 BELOW_ONE = 1 - 2.0**-53
 """The largest uniform that numpy and Python draw."""
@@ -199,7 +197,7 @@ _real_seed = random.Random.seed
 
 
 def _seed(generator: random.Random, *seed: Any) -> None:
-    if seed and seed[0] is not None and not _importing():
+    if seed and seed[0] is not None and not importing():
         _note_seed()
     _real_seed(generator, *seed)
 
@@ -209,22 +207,10 @@ def _answered(real: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
     is_method = not hasattr(real, "__self__")
 
     def stand_in(*args: Any) -> Any:
-        return real(*args) if _importing() else answer(*args[is_method:])
+        return real(*args) if importing() else answer(*args[is_method:])
 
     return stand_in
 
-
-def _importing() -> bool:
-    """Whether the code under test waits for an import."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != _RUNNER:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_RUNNER = str(Path(__file__).with_name("runner.py"))
 
 # What would lead out of reach -----------------------------------------------------------------------------------------
 

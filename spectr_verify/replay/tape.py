@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from spectr_verify.errors import InputError
+from spectr_verify.replay.where import where
 
 MAX_CHOICES = 256
 """Code that makes more random choices than this in one run is taken to draw without end."""
@@ -101,37 +102,38 @@ class Tape:
         if not any(weight > 0 for weight in weights):
             self.refuse(f"a choice among {len(weights)} outcomes has no outcome of positive probability")
         if not likely:
-            self.refuse(f"it still draws after {self.asked} random choices in one run, {ENDLESS}")
+            self.refuse(f"it still draws after {self.asked} random choices in one run", ENDLESS)
         first_visit = self.asked == len(self.trail)
         if len(likely) == 1:
             self.weight *= weights[likely[0]]
             return likely[0]
         if first_visit:
             if self.asked >= MAX_CHOICES:
-                self.refuse(f"it still draws after {MAX_CHOICES} random choices in one run, {ENDLESS}")
+                self.refuse(f"it still draws after {MAX_CHOICES} random choices in one run", ENDLESS)
             self.trail.append(_Choice(weights, likely[0]))
         choice = self.trail[self.asked]
         if len(choice.law) != len(weights) or any(abs(a - b) > SAME for a, b in zip(choice.law, weights, strict=True)):
-            self.refuse(STATE)
+            self.refuse(*STATE)
         self.asked += 1
         self.weight *= weights[choice.taken]
         return choice.taken
 
-    def refuse(self, message: str) -> NoReturn:
-        """Raise ``ReplayError``, and remember it in case the code under test swallows it."""
-        self.refusal = self.refusal or ReplayError(message)
+    def refuse(self, what: str, advice: str = "") -> NoReturn:
+        """Raise ``ReplayError``, with the line where it happens, and remember it in case that it is swallowed."""
+        self.refusal = self.refusal or ReplayError(f"{what}{where()}" + f". {advice}" * bool(advice))
         raise self.refusal
 
 
 ENDLESS = (
-    "too many to enumerate. Code that draws until something happens has no law that can be enumerated: bound the number "
-    "of tries, or take fewer tokens"
+    "Code that draws until something happens has no law that can be enumerated: bound the number of tries, or take "
+    "fewer tokens"
 )
 
 STATE = (
     "it asked for other random choices when it ran again with the same inputs and the same answers: it keeps state "
-    "between calls, or draws randomness that cannot be answered for it (a random.Random, numpy Generator or other "
-    "source of its own). Make each call start afresh, or draw from torch, numpy.random or random inside the call"
+    "between calls, or draws randomness that cannot be answered for it (from a numpy Generator or other source of its "
+    "own)",
+    "Make each call start afresh, or draw from torch, numpy.random or random inside the call",
 )
 
 
@@ -152,7 +154,7 @@ def paths(run: Callable[[Tape], Result], budget: Budget) -> Iterator[tuple[float
         tape = Tape(trail)
         result = run(tape)
         if tape.asked < len(trail):
-            raise ReplayError(STATE)
+            raise ReplayError(". ".join(STATE))
         yield tape.weight, result
         if not _advance(trail):
             return
