@@ -89,8 +89,8 @@ def test_a_suite_in_a_file_fails_with_the_message_and_without_a_traceback(projec
             "E     text  produced *due",
             "E   to see it again: spectr-verify audit my_engine.py:accepts_everything --calls probabilities --pairs *",
             "E   drawn with @seed(0)",
-            "E   Failing test case: test_lossless_in_one_round(",
-            "E   You can reproduce this test case by temporarily adding @reproduce_failure(*",
+            "E   *: test_lossless_in_one_round(",
+            "E   You can reproduce * by temporarily adding @reproduce_failure(*",
             "*_ TestEverything.test_family?random? _*",
             "E   AssertionError: my_engine.py:accepts_everything is not lossless in one round",
             "FAILED test_mine.py::TestEverything::test_lossless_in_one_round - *",
@@ -183,7 +183,7 @@ def test_the_number_of_pairs_is_the_one_asked_for(project: pytest.Pytester) -> N
             "one_round",
             "--hypothesis-show-statistics",
         )
-        result.stdout.fnmatch_lines([f"*- {examples} passing, 0 failing, and 0 invalid test cases*"])
+        result.stdout.fnmatch_lines([f"*- {examples} passing*, 0 failing*"])
 
 
 def test_the_suite_runs_in_parallel(project: pytest.Pytester) -> None:
