@@ -325,8 +325,9 @@ def _race_quadrature(entries: tuple[tuple[float, float, tuple[Step, ...]], ...],
             return product
 
         low, high = racer.uniform.low, racer.uniform.high
-        ends = [float(racer.threshold(end)) for other in others for end in other.range()]
-        cuts = np.unique([low, high, *(end for end in ends if low < end < high)])
+        ends = [low, high, *(float(racer.threshold(end)) for other in others for end in other.range())]
+        shares = np.unique(np.round((np.array(ends) - low) / (high - low), 15))  # pieces below rounding are none
+        cuts = low + shares * (high - low)
         found = tanhsinh(beats_all, cuts[:-1], cuts[1:], atol=1e-15, rtol=1e-13)
         law.append(float(np.sum(found.integral)) / (high - low))
     total = sum(law)

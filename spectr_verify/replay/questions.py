@@ -158,48 +158,34 @@ class Questions:
 
     def winner(self, values: Sequence[Number], *, largest: bool) -> int:
         """Which value is the largest (smallest); the first among equals, a value that is not a number before all."""
-        fixed = [nan if isinstance(value, Undecided) else value for value in values]
-        for i, value in enumerate(values):
-            if not isinstance(value, Undecided) and isnan(value):
+        fixed = {i: value for i, value in enumerate(values) if not isinstance(value, Undecided)}
+        for i, value in fixed.items():
+            if isnan(value):
                 return i
-        best = max((value for value in fixed if not isnan(value)), key=lambda x: x if largest else -x, default=None)
-        racing = [
-            i
-            for i, value in enumerate(values)
-            if isinstance(value, Undecided) and not self._loses(value, best, largest)
-        ]
+        best = (max if largest else min)(fixed, key=fixed.__getitem__) if fixed else None
+        racing: dict[Key, tuple[int, Undecided]] = {}
+        for i, racer in enumerate(values):
+            if not isinstance(racer, Undecided) or racer.key in racing:
+                continue
+            if best is None or self._passes(racer, fixed[best], largest):
+                racing[racer.key] = i, racer
         if not racing:
             assert best is not None
-            return fixed.index(best)
-        racers = [value for i in racing if isinstance(value := values[i], Undecided)]
-        if best is not None and any(
-            racer.range()[0 if largest else 1] != best and self._in_reach(racer, best) for racer in racers
-        ):
-            # A value that is decided is in the middle of the race: settle first which of the racers are past it.
-            past = [self.less(best, racer) if largest else self.less(racer, best) for racer in racers]
-            if not any(past):
-                return fixed.index(best)
-            racing = [i for i, beats in zip(racing, past, strict=True) if beats]
-            racers = [racer for racer, beats in zip(racers, past, strict=True) if beats]
-        if len(racing) == 1:
-            return racing[0]
-        return racing[self._race(racers, largest)]
+            return best
+        places, racers = zip(*racing.values(), strict=True)
+        return int(places[self._race(racers, largest)] if len(racers) > 1 else places[0])
 
-    def _loses(self, value: Undecided, best: float | None, largest: bool) -> bool:
-        low, high = value.range()
-        return best is not None and (high <= best if largest else low >= best)
+    def _passes(self, racer: Undecided, best: float, largest: bool) -> bool:
+        """Whether a racer beats the best of what is decided; settled before the race."""
+        return self.less(best, racer) if largest else self.less(racer, best)
 
-    def _in_reach(self, value: Undecided, bound: float) -> bool:
-        low, high = value.range()
-        return low < bound < high
-
-    def _race(self, racers: list[Undecided], largest: bool) -> int:
+    def _race(self, racers: Sequence[Undecided], largest: bool) -> int:
         keys = [racer.key for racer in racers]
         known = self._known(keys, largest)
         if known is not None:
             return known
         self._refuse_entangled(racers)
-        winner = self.tape.choose(race_law(racers, largest=largest))
+        winner = self.tape.choose(race_law(list(racers), largest=largest))
         self._races.append((largest, frozenset(keys), keys[winner]))
         for racer in racers:
             racer.uniform.spent = True

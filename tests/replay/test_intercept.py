@@ -361,6 +361,16 @@ def test_constants_take_part_in_races() -> None:
     assert found == pytest.approx({(1, 1): 0.36, (2, 0): 0.24 + 0.08, (3, 0): 0.08, (3, 1): 0.24}, abs=EXACT)
 
 
+def test_the_first_of_equals_wins() -> None:
+    def call() -> list[int]:
+        u = uniforms(2)
+        twice = torch.cat([u, u])
+        same = twice[torch.tensor([0, 2])]
+        return [int(twice.argmax()), int(same.argmax()), int(same.argmin()), *(twice == u.max()).int().tolist()]
+
+    assert law(call) == pytest.approx({(0, 0, 0, 1, 0, 1, 0): 0.5, (1, 0, 0, 0, 1, 0, 1): 0.5}, abs=EXACT)
+
+
 @pytest.mark.parametrize("where", [0, 2])
 def test_what_is_not_a_number_wins(where: int) -> None:
     values = [torch.tensor([0.5], dtype=F64), torch.tensor([0.7], dtype=F64)]

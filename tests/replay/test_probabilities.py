@@ -115,7 +115,7 @@ def test_what_it_is_called_with_is_its_own() -> None:
         (lambda x, p, q: [0, 1, 0], "mine returned 3 tokens"),
         (lambda x, p, q: [1 - int(x[0]), 0], "all but the last must be the accepted beginning of a draft"),
         (lambda x, p, q: x.undefined, "mine raised AttributeError.*test_probabilities.py"),
-        (lambda x, p, q: torch.rand(1), "mine returned a tensor of torch.float32"),
+        (lambda x, p, q: torch.ones(1), "mine returned a tensor of torch.float32"),
     ],
 )
 def test_what_it_returns_is_checked(function: Callable[..., Any], says: str) -> None:
