@@ -15,7 +15,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,13 +26,13 @@ import torch
 
 from spectr_verify.audit import Instance, Verdict, judge, wrong_text
 from spectr_verify.audit.diagnosis import diagnose
-from spectr_verify.audit.verdict import Stage
+from spectr_verify.audit.verdict import Stage, Subject
 from spectr_verify.errors import InputError
 from spectr_verify.exact import EnumerationError
-from spectr_verify.replay import Budget, Calls, edge_violation, verifier
+from spectr_verify.replay import Budget, Calls, Verifier, edge_violation, verifier
 from spectr_verify.report.counterexample import faults, laws_beside, models, sizes
 from spectr_verify.report.tables import reproduction
-from spectr_verify.rules import Rule
+from spectr_verify.rules import RULES, Rule
 from toy_models import FAMILIES, TableError, TableModel, ToyPair, family_pairs, strategies
 
 SIZES: dict[Calls, tuple[tuple[int, int, int], ...]] = {
@@ -57,9 +56,6 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 """Number formats that a verifier can be judged in."""
 
 Test = Callable[..., None]
-
-Subject = Callable[[], Any]
-"""Makes a verifier as ``judge`` takes it."""
 
 Check = Callable[["_Suite", ToyPair], str | None]
 """A property on one pair: what is wrong there in words, ``None`` if nothing is."""
@@ -102,21 +98,28 @@ def property_suite(
         InputError: an argument cannot be used; the message says which and what to write. Whatever goes wrong later,
             in the function or in judging it, is the failure of a test.
     """
+    _check(calls, dtype, drafts=drafts, length=length, max_examples=max_examples)
+    Budget(seconds=seconds)  # each pair gets its own; what cannot be one is refused now
+    if isinstance(function, Rule) and name is not None:
+        function = replace(function, name=name)
+    shown, given = name or _place(function), dict(arguments or {})
+    subject = verifier(function, calls, name=shown, arguments=given, temperature=temperature)
+    cold = None
+    if calls == "step" and _takes(function, temperature_argument):
+        given[temperature_argument] = "temperature"
+        cold = verifier(function, calls, name=shown, arguments=given, temperature=0.0)
+    suite = _Suite(shown, subject, cold, calls, drafts, length, DTYPES[dtype], max_examples, seed, seconds)
+    return type("VerifierProperties", (), {"__doc__": f"The properties of {shown}.", **_tests(suite)})
+
+
+def _check(calls: str, dtype: str, **counts: int | None) -> None:
     if calls not in SIZES:
         raise InputError(f"calls is {calls!r}; it must be one of {', '.join(SIZES)}")
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
-    for what, value in (("drafts", drafts), ("length", length), ("max_examples", max_examples)):
-        if value is not None and value < 1:
-            raise InputError(f"{what} is {value}; it must be at least 1")
-    shown, given = name or _place(function), dict(arguments or {})
-    subject = partial(_subject, function, calls, seconds, name=shown)
-    warm = cold = partial(subject, arguments=given, temperature=temperature)
-    if has_temperature := calls == "step" and _takes(function, temperature_argument):
-        cold = partial(subject, arguments=given | {temperature_argument: "temperature"}, temperature=0.0)
-    warm(), cold()  # what cannot be used is refused now
-    suite = _Suite(shown, warm, cold, has_temperature, calls, drafts, length, DTYPES[dtype], max_examples, seed)
-    return type("VerifierProperties", (), {"__doc__": f"The properties of {shown}.", **_tests(suite)})
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise InputError(f"{name} is {count}; it must be at least 1")
 
 
 # --- the properties ---------------------------------------------------------------------------------------------------
@@ -149,7 +152,10 @@ def support(suite: _Suite, pair: ToyPair) -> str | None:
 def edge_coins(suite: _Suite, pair: ToyPair) -> str | None:
     """No impossible token comes out where a uniform number is exactly 0, or the largest below 1."""
     where = suite.where(pair)
-    found = edge_violation(suite.subject(), pair, where.length, where.drafts, dtype=suite.dtype)
+    subject = suite.within(suite.subject)
+    if not isinstance(subject, Verifier):
+        return None
+    found = edge_violation(subject, pair, where.length, where.drafts, dtype=suite.dtype)
     return None if found is None else suite.fault(replace(suite.judge(pair), edge=found), "fails on an edge coin")
 
 
@@ -183,22 +189,21 @@ class _Suite:
 
     Attributes:
         name: what the verifier is called.
-        subject: makes the verifier as ``judge`` takes it, with a budget that starts then.
-        cold: likewise, at temperature 0; the same where the function takes no temperature.
-        has_temperature: whether it does.
-        calls, drafts, length, dtype, max_examples, seed: as given to ``property_suite``.
+        subject: the verifier, as ``judge`` takes it.
+        cold: the verifier at temperature 0, ``None`` where it takes no temperature.
+        calls, drafts, length, dtype, max_examples, seed, seconds: as given to ``property_suite``.
     """
 
     name: str
     subject: Subject
-    cold: Subject
-    has_temperature: bool
+    cold: Subject | None
     calls: Calls
     drafts: int | None
     length: int | None
     dtype: torch.dtype
     max_examples: int
     seed: int | None
+    seconds: float
 
     @property
     def sizes(self) -> list[tuple[int, int, int]]:
@@ -234,7 +239,12 @@ class _Suite:
         """The verdict on one round, and on the first L + ``further`` tokens of a text."""
         where = self.where(pair)
         tokens = None if further is None else where.length + further
-        return judge(self.cold() if cold else self.subject(), where, tokens=tokens, dtype=self.dtype)
+        subject = self.cold if cold and self.cold is not None else self.subject
+        return judge(self.within(subject), where, tokens=tokens, dtype=self.dtype)
+
+    def within(self, subject: Subject) -> Subject:
+        """A verifier whose seconds count from now; it remembers what was seen of it, which takes long to see."""
+        return replace(subject, budget=Budget(seconds=self.seconds)) if isinstance(subject, Verifier) else subject
 
     def fault(self, verdict: Verdict, claim: str) -> str:
         """What a test that fails says: the claim, the pair, the reasons, the laws, and how to see it again."""
@@ -242,7 +252,7 @@ class _Suite:
         laws = [] if wrong is None else laws_beside(verdict, wrong)
         guess = diagnose(verdict)
         cause = [] if guess is None else [f"most likely: {guess}"]
-        again = [] if "<" in self.name else [f"to see it again: {reproduction(verdict)}"]
+        again = [] if not _can_be_found(self.name) else [f"to see it again: {reproduction(verdict)}"]
         shown = _shown(verdict.instance)
         return _lines(f"{self.name} {claim}", *shown, *faults(verdict, wrong), *cause, *laws, *again)
 
@@ -262,11 +272,6 @@ def _shown(where: Instance) -> list[str]:
     return [f"pair: {sizes(where)}", *models(where)]
 
 
-def _subject(function: Any, calls: Calls, seconds: float, **how: Any) -> Any:
-    """The verifier, with a budget that starts now; ``how`` as in ``spectr_verify.replay.verifier``."""
-    return verifier(function, calls, budget=Budget(seconds=seconds), **how)
-
-
 def _place(function: Callable[..., Any] | Rule) -> str:
     """Where a function is found by ``spectr-verify audit``: as module:function, or as file.py:function."""
     if isinstance(function, Rule):
@@ -278,6 +283,11 @@ def _place(function: Callable[..., Any] | Rule) -> str:
     # pytest puts a test file's folder on the path; a command does not, but it finds the file.
     path = Path(module.__file__)
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{attribute}"
+
+
+def _can_be_found(name: str) -> bool:
+    """Whether a command finds what has this name; what is defined inside of a function none does."""
+    return name in RULES or (":" in name and "<" not in name)
 
 
 def _takes(function: Callable[..., Any] | Rule, argument: str) -> bool:
@@ -294,7 +304,7 @@ def _takes(function: Callable[..., Any] | Rule, argument: str) -> bool:
 def _tests(suite: _Suite) -> dict[str, Test]:
     """Every test by its name."""
     anything, sparse = suite.pairs(), suite.pairs(max_weight=1)
-    greedy = anything if suite.has_temperature else anything.map(_greedy)
+    greedy = anything if suite.cold is not None else anything.map(_greedy)
     tests = {
         "test_lossless_in_one_round": _drawn(suite, lossless_in_one_round, anything),
         "test_lossless_over_several_rounds": _drawn(suite, lossless, anything),

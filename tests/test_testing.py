@@ -15,7 +15,7 @@ from torch import Tensor
 from spectr_verify.chance import Chance
 from spectr_verify.errors import InputError
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules import RULES
+from spectr_verify.rules import RULES, Rule
 from spectr_verify.rules.load import load_rule
 from spectr_verify.rules.token import token as token_rule
 from spectr_verify.testing import property_suite
@@ -377,6 +377,9 @@ def test_a_function_is_called_by_where_it_is_found(monkeypatch: pytest.MonkeyPat
     packaged = load_rule("spectr_verify.rules.typical:typical").verify
     assert "audit spectr_verify.rules.typical:typical " in told(packaged)
     assert "audit my.engine:verify " in told(*EVERYTHING, name="my.engine:verify")
+    mine = Rule("mine", packaged)
+    assert "spectr-verify audit" not in told(mine)
+    assert "spectr-verify audit my.engine:RULE " in told(mine, name="my.engine:RULE")
 
 
 EVERYTHING = (accepts_everything, "probabilities")
