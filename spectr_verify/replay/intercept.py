@@ -78,7 +78,6 @@ class Replay(TorchDispatchMode):
     Attributes:
         questions: answers what is asked of undecided numbers.
         functions: stops undecided numbers from leaving torch.
-        single: whether a number less precise than float64 took part in a decision.
         notes: what else the author of the code under test may want to know.
     """
 
@@ -86,7 +85,6 @@ class Replay(TorchDispatchMode):
         """Answer through ``questions``; numbers ``kept`` from earlier runs have no answers."""
         TorchDispatchMode.__init__(self)
         self.questions = questions
-        self.single = False
         self.notes: list[str] = []
         self._numbers: list[Undecided] = []
         self._shadows: dict[int, Shadow] = {}
@@ -131,7 +129,7 @@ class Replay(TorchDispatchMode):
             return self._plainly(func, args, kwargs)
         if func.is_view or name in SHAPE_ONLY:
             return func(*args, **kwargs)
-        if func._can_decompose() and name not in _KNOWN:  # in inference mode torch leaves that to us
+        if func._can_decompose():  # in inference mode torch leaves that to us
             with self:
                 return func.decompose(*args, **kwargs)
         try:
@@ -152,7 +150,7 @@ class Replay(TorchDispatchMode):
         """An operation on ordinary numbers."""
         result = func(*args, **kwargs)
         if func._schema.name == "aten::_to_copy" and isinstance(args[0], Tensor):  # vmap hands over numbers too
-            self.single |= _less_precise(args[0], result)
+            self.questions.single |= _less_precise(args[0], result)
         return result
 
     # Shadows ---------------------------------------------------------------------------------------------------------
@@ -291,7 +289,7 @@ class Replay(TorchDispatchMode):
             raise UnfollowedError
         else:
             operands = args
-        self.single |= any(_imprecise(x) and not self.undecided(x) for x in operands if isinstance(x, Tensor))
+        self.questions.single |= any(_imprecise(x) and not self.undecided(x) for x in operands if isinstance(x, Tensor))
         result: Tensor = func(*args, **kwargs)
         rows = zip(*(self._spread(operand, result.shape) for operand in operands), strict=True)
         numbers = [
@@ -430,9 +428,6 @@ def _imprecise(operand: Tensor) -> bool:
 def _less_precise(before: Tensor, after: Tensor) -> bool:
     return before.dtype == torch.float64 and after.is_floating_point() and after.dtype != torch.float64
 
-
-_KNOWN = {*ELEMENTWISE, *MOVES, *ASKS, *(name + "_" for name in (*ELEMENTWISE, *MOVES))}
-"""Operations that are followed as they are."""
 
 _FORM = ("dtype", "device", "layout", "pin_memory", "non_blocking", "memory_format", "copy")
 """Arguments that say how a result is laid out, not what is in it."""

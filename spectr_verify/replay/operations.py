@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from spectr_verify.replay.monotone import GUARD, Undecided, UnfollowedError
-from spectr_verify.replay.questions import Number, Questions, combine
+from spectr_verify.replay.questions import BELOW_ONE, BELOW_ONE_SINGLE, Number, Questions, combine
 
 if TYPE_CHECKING:
     from spectr_verify.replay.intercept import Replay
 
-BELOW_ONE = {
-    torch.float64: 1 - 2.0**-53,
-    torch.float32: 1 - 2.0**-24,
+LARGEST = {
+    torch.float64: BELOW_ONE,
+    torch.float32: BELOW_ONE_SINGLE,
     torch.bfloat16: 1 - 2.0**-8,
     torch.float16: 1 - 2.0**-11,
 }
@@ -36,9 +36,9 @@ def _rand_like(replay: Replay, like: Tensor, **form: Any) -> Tensor:
 
 
 def _uniform_(replay: Replay, tensor: Tensor, low: float = 0.0, high: float = 1.0, **_: Any) -> Tensor:
-    if tensor.dtype not in BELOW_ONE:
+    if tensor.dtype not in LARGEST:
         replay.refuse(f"random numbers of type {tensor.dtype} are drawn, which are not followed")
-    below_one = BELOW_ONE[tensor.dtype]
+    below_one = LARGEST[tensor.dtype]
     return replay.place(tensor, [replay.questions.uniform(below_one, low, high) for _ in range(tensor.numel())])
 
 
@@ -87,7 +87,7 @@ def _check_multinomial(rows: Tensor, count: int, replacement: bool) -> None:
 
 
 def _note_precision(replay: Replay, weights: Tensor) -> None:
-    replay.single |= weights.dtype != torch.float64
+    replay.questions.single |= weights.dtype != torch.float64
 
 
 def _randint(replay: Replay, *args: Any, out: Tensor | None = None, **form: Any) -> Tensor:
@@ -236,8 +236,6 @@ def _rows(replay: Replay, tensor: Tensor, width: int) -> list[list[Number]]:
 def _extreme(replay: Replay, name: str, tensor: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """``max`` and ``min``: over a dimension with indices, over everything the value alone."""
     largest = name.endswith("max")
-    if isinstance(dim, Tensor):
-        raise UnfollowedError
     if dim is None:
         index = _winners(replay, tensor, None, False, largest=largest)
         return replay.move(torch.ops.aten.take.default, "take", (tensor, index), {})

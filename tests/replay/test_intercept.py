@@ -66,6 +66,12 @@ def by_hand(q: Tensor) -> Tensor:
     return torch.tensor(len(q) - 1)
 
 
+def maximum_in_inference(q: Tensor) -> Tensor:
+    with torch.inference_mode():
+        u = torch.max(torch.rand(1, dtype=q.dtype), torch.zeros((), dtype=q.dtype)).square().sqrt()
+        return torch.searchsorted(torch.where(q > 0, q, 0.0).cumsum(0), u)[0]
+
+
 def preallocated(q: Tensor) -> Tensor:
     noise = torch.zeros(2, 5, dtype=q.dtype)
     noise[1, 1:4].exponential_()
@@ -119,6 +125,7 @@ TOKENS: dict[str, Callable[[Tensor], Tensor]] = {
     "by hand": by_hand,
     "preallocated": preallocated,
     "inference mode": inference,
+    "inference mode, composed": maximum_in_inference,
     "in place": in_place,
     "out": with_out,
     "vmap": lambda q: torch.vmap(
@@ -251,6 +258,7 @@ COINS: list[tuple[str, Callable[[Tensor], Any], list[float]]] = [
     ("padded with ones", lambda u: torch.nn.functional.pad(u[:1], (1, 1), value=1.0) < 0.5, [0, 0.5, 0]),
     ("triangle", lambda u: u.expand(3, 3).tril()[1] < 0.5, [0.5, 0.5, 1]),
     ("zeroed", lambda u: u.clone().zero_() < 0.5, [1, 1, 1]),
+    ("resized", lambda u: u.zero_().resize_(4).uniform_() < 0.25, [0.25] * 4),
     ("filled", lambda u: u.fill_(0.7) < 0.5, [0, 0, 0]),
     ("copied over", lambda u: u.copy_(Q) < 0.5, [1, 0, 1]),
     ("coins over it", lambda u: u.bernoulli_(0.3) > 0, [0.3] * 3),
@@ -410,6 +418,7 @@ def test_a_narrower_format_is_noticed_where_it_counts() -> None:
     for call, single in [
         (lambda: uniforms(1) < Q[:1], False),
         (lambda: uniforms(1) < Q[:1].float(), True),
+        (lambda: uniforms(1) < torch.tensor([0.3]), True),
         (lambda: torch.multinomial(Q.float(), 1), True),
         (lambda: torch.rand(1) < 0.3, False),
     ]:
@@ -470,6 +479,8 @@ REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("topk with nan", lambda u: torch.cat([u.log() / Q, P[:1] * math.nan]).topk(2), "torch's topk is done to"),
     ("as weights", lambda u: torch.multinomial(u, 1), "torch's multinomial takes its law from random numbers"),
     ("as probabilities", lambda u: torch.bernoulli(u), "torch's bernoulli takes its law from random numbers"),
+    ("edges with nan", lambda u: torch.searchsorted(P * math.nan, u), "torch's searchsorted is done to"),
+    ("edges that fall", lambda u: torch.searchsorted(P, u), "torch's searchsorted is done to"),
     ("as edges", lambda u: torch.searchsorted(u, P), "torch's searchsorted is done to"),
     ("losers' race", lambda u: torch.where(u == u.max(), 0, u).argmax(), "torch's argmax asks about random numbers"),
     ("race turned around", lambda u: (u.argmax(), u.argmin()), "torch's argmin asks about random numbers that decide"),
@@ -503,7 +514,9 @@ REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
 
 @pytest.mark.parametrize("result", [lambda: uniforms(2), lambda: [1, {"u": uniforms(1).tolist()}]])
 def test_undecided_numbers_are_not_returned(result: Callable[[], Any]) -> None:
-    assert "it returns random numbers that are still undecided" in refusal(result)
+    message = refusal(result)
+    assert "it returns random numbers that are still undecided" in message
+    assert ", at " not in message  # it has returned: no line of it is being run
 
 
 def _jit_float(u: Tensor) -> float:
