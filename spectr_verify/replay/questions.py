@@ -24,6 +24,12 @@ from spectr_verify.replay.tape import MAX_NUMBERS, Tape
 
 Number = float | Undecided
 
+BELOW_ONE = 1 - 2.0**-53
+"""The largest uniform number that there is in float64, as torch, numpy and Python draw it."""
+
+BELOW_ONE_SINGLE = 1 - 2.0**-24
+"""The same in float32."""
+
 MOST_INTEGERS = 1024
 """Most whole numbers that rounding an undecided number may lead to."""
 
@@ -36,12 +42,14 @@ class Questions:
         edges: whether uniforms may take the extreme values that their generator really produces; at most one does in
             a run, and the weights of the runs then mean nothing.
         edge: the extreme value that was taken in this run, ``None`` so far.
+        single: whether a number less precise than float64 took part in a decision.
     """
 
     def __init__(self, tape: Tape, *, edges: bool = False) -> None:
         """Answer from ``tape``."""
         self.tape, self.edges = tape, edges
         self.edge: float | None = None
+        self.single = False
         self._drawn = 0
         self._races: list[tuple[bool, frozenset[Key], Key]] = []
 
@@ -119,7 +127,7 @@ class Questions:
         if bound <= low or bound >= high:
             return bound >= high
         self._refuse_entangled([value])
-        at = float(value.threshold(bound))
+        at = self._threshold(value, bound)
         probability = value.below_at(at)
         below = self.tape.choose([1 - probability, probability]) == 1
         if below == value.increasing():
@@ -127,6 +135,16 @@ class Questions:
         else:
             value.uniform.low = at
         return below
+
+    def _threshold(self, value: Undecided, bound: float) -> float:
+        """Where the uniform must be for ``value`` to be at ``bound``.
+
+        Above their largest value generators draw nothing: a sum of probabilities that rounding leaves just below 1 is
+        as good as 1.
+        """
+        at = float(value.threshold(bound))
+        largest = BELOW_ONE_SINGLE if self.single else BELOW_ONE
+        return value.uniform.high if at >= largest else at
 
     def place(self, value: Number, edges: Sequence[float]) -> int:
         """How many of the edges, which do not fall, ``value`` is not below."""
@@ -140,7 +158,7 @@ class Questions:
             return sum(edge <= low for edge in edges)
         self._refuse_entangled([value])
         ends = [low, *inside, high]
-        at = [float(value.threshold(end)) for end in ends]
+        at = [self._threshold(value, end) for end in ends]
         below = [value.below_at(threshold) for threshold in at]
         cell = self.tape.choose([b - a for a, b in pairwise(below)])
         value.uniform.low, value.uniform.high = sorted(at[cell : cell + 2])

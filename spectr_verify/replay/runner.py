@@ -99,7 +99,7 @@ def outcomes(
             result = Failure(str(raised))
         finally:
             seen.kept = replay.close()
-            seen.single |= replay.single
+            seen.single |= questions.single
             for sentence in replay.notes:
                 seen.note(sentence)
         if tape.refusal is not None:

@@ -15,11 +15,8 @@ from torch.utils import dlpack
 
 from spectr_verify.replay.arrays import UndecidedArray, leaving
 from spectr_verify.replay.intercept import Replay
-from spectr_verify.replay.questions import Number
+from spectr_verify.replay.questions import BELOW_ONE, Number
 from spectr_verify.replay.where import importing
-
-BELOW_ONE = 1 - 2.0**-53
-"""The largest uniform that numpy and Python draw."""
 
 _running: list[Replay] = []
 """The replay that answers now, last; whoever keeps one of the stand-ins asks the replay of its day."""

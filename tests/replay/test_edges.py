@@ -72,13 +72,17 @@ def test_a_search_that_stops_at_an_empty_step() -> None:
 
 
 def past_the_end(tokens: Tensor, p: Tensor, q: Tensor) -> Tensor:
-    return torch.searchsorted(q[0].cumsum(0) * (1 - 1e-12), torch.rand(1, dtype=torch.float64), right=True)
+    """The sum ends at the largest number below 1, which is also the largest that is drawn."""
+    return torch.searchsorted(q[0].cumsum(0) * (1 - 2.0**-53), torch.rand(1, dtype=torch.float64), right=True)
 
 
 def test_an_error_at_an_extreme_is_a_violation() -> None:
-    found = edge_violation(verifier(past_the_end, "probabilities"), FIRST, 1, 1)
+    subject = verifier(past_the_end, "probabilities")
+    assert replayed_laws(subject, FIRST, 1, 1)[0].tv_first_token <= 1e-12
+    found = edge_violation(subject, FIRST, 1, 1)
     assert found is not None
-    assert "vocabulary" in found.says or found.tokens
+    assert found.edge == 1 - 2.0**-53
+    assert "vocabulary" in found.says
 
 
 def steps(draft: nn.Module, target: nn.Module, ids: Tensor) -> Tensor:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from spectr_verify.errors import InputError
 from spectr_verify.exact import round_law
-from spectr_verify.replay import Budget, ReplayError, replayed_laws, verifier
+from spectr_verify.replay import Budget, ReplayError, edge_violation, replayed_laws, verifier
 from spectr_verify.replay.arguments import ArgumentError
 from spectr_verify.rounds import EmissionError
 from spectr_verify.rules import RULES
-from toy_models import ToyPair, family_pairs, recorded_pairs, strategies
+from toy_models import TableModel, ToyPair, family_pairs, recorded_pairs, strategies
 
 
 def token(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> Tensor:
@@ -145,3 +145,24 @@ def test_float32_is_judged_as_such() -> None:
     double = verifier(token, "probabilities")
     replayed_laws(double, recorded_pairs()[0], 2, 1)
     assert not double.seen.single
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_cumulative_sum_that_ends_just_below_one_is_not_run_past(dtype: torch.dtype) -> None:
+    """1/19 + 6/19 + 12/19 is 1 - 2^-24 in float32, ten times 1/10 is 1 - 2^-53 in float64: nothing is drawn above."""
+    laws = {torch.float32: ["1/19", "6/19", "12/19"], torch.float64: ["1/10"] * 10}
+    model = TableModel.parse([[laws[dtype]], [laws[dtype]] * len(laws[dtype])])
+    ends = torch.tensor(model.levels[0][0]).to(dtype).cumsum(0)[-1]
+    assert 0 < 1 - ends <= torch.finfo(dtype).eps
+
+    def by_count(x: Tensor, p: Tensor, q: Tensor) -> list[int]:
+        return [int((q[0].to(dtype).cumsum(0) < torch.rand((), dtype=dtype)).sum())]
+
+    def by_search(x: Tensor, p: Tensor, q: Tensor) -> Tensor:
+        return torch.searchsorted(q[0].to(dtype).cumsum(0), torch.rand(1, dtype=dtype))
+
+    for function in (by_count, by_search):
+        subject = verifier(function, "probabilities")
+        law, _ = replayed_laws(subject, ToyPair("nearly", model, model), 1, 1)
+        assert law.tv_round <= (1e-7 if dtype == torch.float32 else 1e-15)
+        assert edge_violation(subject, ToyPair("nearly", model, model), 1, 1) is None
