@@ -95,7 +95,8 @@ def outcomes(
             result = _one_run(call, name, replay, budget, seen)
         except _RaisedError as raised:
             if questions.edge is None:
-                raise ReplayError(str(raised)) from raised.__cause__
+                likely = "" if tape.weight == 1 else f" (with probability {tape.weight:.2g})"
+                raise ReplayError(f"{raised}{likely}") from raised.__cause__
             result = Failure(str(raised))
         finally:
             seen.kept = replay.close()
