@@ -54,7 +54,7 @@ def loops(x, p, q):
 
 
 def draws(x, p, q):
-    while torch.rand(()) < 0.5:
+    while torch.rand(()) < 0.95:
         pass
     return right(x, p, q)
 

@@ -62,7 +62,7 @@ class Questions:
         if low == high:
             return low
         if self.edges and self.edge is None:
-            self.edge = (None, 0.0, below_one)[self.tape.choose([1 / 3] * 3)]
+            self.edge = (None, 0.0, below_one)[self.tape.choose([1.0] * 3)]
             if self.edge is not None:
                 return low + (high - low) * self.edge
         return Undecided(Uniform()).then(Affine(high - low, low))
@@ -203,11 +203,25 @@ class Questions:
         if known is not None:
             return known
         self._refuse_entangled(racers)
-        winner = self.tape.choose(race_law(list(racers), largest=largest))
+        winner = self.tape.choose(self._race_law(list(racers), largest))
         self._races.append((largest, frozenset(keys), keys[winner]))
         for racer in racers:
             racer.uniform.spent = True
         return winner
+
+    def _race_law(self, racers: list[Undecided], largest: bool) -> list[float]:
+        try:
+            return race_law(racers, largest=largest)
+        except UnfollowedError:
+            if not self.edges:
+                raise
+            # An extreme value leaves the others an interval too short to integrate over, and weights mean nothing here.
+            ranges = [racer.range() for racer in racers]
+            if largest:
+                reach = max(low for low, _ in ranges)
+                return [float(high > reach) for _, high in ranges]
+            reach = min(high for _, high in ranges)
+            return [float(low < reach) for low, _ in ranges]
 
     def _known(self, keys: list[Key], largest: bool) -> int | None:
         """Who wins among some that took part in an earlier race: its winner, and in a pair the other one loses."""

@@ -92,17 +92,24 @@ class Tape:
         """Answer from ``trail`` as far as it goes."""
         self.trail = trail
         self.asked = 0
+        self.asked_at_the_edge = 0
         self.weight = 1.0
         self.refusal: InputError | None = None
 
     def choose(self, law: Sequence[float]) -> int:
-        """One outcome of a choice with these probabilities, which sum to 1."""
+        """One outcome of a choice with these probabilities.
+
+        They sum to 1, or are all 1 where every outcome is to be taken and none has a probability.
+        """
         weights = tuple(law)
-        likely = [i for i, w in enumerate(weights) if w > 0 and self.weight * w >= NEGLIGIBLE]
         if not any(weight > 0 for weight in weights):
             self.refuse(f"a choice among {len(weights)} outcomes has no outcome of positive probability")
-        if not likely:
-            self.refuse(f"it still draws after {self.asked} random choices in one run", ENDLESS)
+        likely = [i for i, w in enumerate(weights) if w > 0 and self.weight * w >= NEGLIGIBLE]
+        if not likely:  # the path itself is at the edge of what counts: it is run to its end, and branches no more
+            likely = [max(range(len(weights)), key=weights.__getitem__)]
+            self.asked_at_the_edge += 1
+            if self.asked_at_the_edge > MAX_CHOICES:
+                self.refuse(f"it still draws after {self.asked} random choices in one run", ENDLESS)
         first_visit = self.asked == len(self.trail)
         if len(likely) == 1:
             self.weight *= weights[likely[0]]

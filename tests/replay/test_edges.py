@@ -97,3 +97,33 @@ def test_steps_have_edges_too() -> None:
     found = edge_violation(verifier(steps, "step"), FIRST, 1, 1)
     assert found is not None
     assert (found.edge, found.tokens) == (0.0, (0,))
+
+
+def by_gumbel(tokens: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    """float32 noise over three tokens; what is impossible is masked, so that no noise can bring it back."""
+    noise = -torch.log(-torch.log(torch.rand(3)))
+    return (q[0].log() + noise).masked_fill(q[0] == 0, -torch.inf).argmax(keepdim=True)
+
+
+def by_buffer(tokens: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    """A verifier that draws uniforms for more positions than it needs."""
+    return _verify(tokens, p, q, torch.rand(64)[:1] < q[0, tokens] / p[0, tokens])
+
+
+def at_zero_from_buffer(tokens: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    return _verify(tokens, p, q, torch.rand(64)[40:41] <= q[0, tokens] / p[0, tokens])
+
+
+THREE = ToyPair(
+    "three tokens",
+    TableModel.parse([[["1/3", "1/3", "1/3"]], [["1/3", "1/3", "1/3"]] * 3]),
+    TableModel.parse([[["1/10", "9/10", "0"]], [["1/3", "1/3", "1/3"]] * 3]),
+)
+
+
+def test_extremes_among_many_numbers() -> None:
+    assert edge_violation(verifier(by_gumbel, "probabilities"), THREE, 1, 1) is None
+    assert edge_violation(verifier(by_buffer, "probabilities"), ZERO, 1, 1) is None
+    found = edge_violation(verifier(at_zero_from_buffer, "probabilities"), ZERO, 1, 1)
+    assert found is not None
+    assert (found.edge, found.tokens) == (0.0, (1, 0))

@@ -60,10 +60,32 @@ def test_more_choices_than_the_limit_are_refused() -> None:
         walk(lambda tape: [tape.choose([1e-5, 1 - 1e-5]) for _ in range(MAX_CHOICES + 1)])
 
 
-def test_a_path_that_all_others_outweigh_is_refused_rather_than_left_out() -> None:
-    """All 2^60 paths together have weight 1."""
-    with pytest.raises(ReplayError, match="still draws after 56 random choices"):
-        walk(lambda tape: [tape.choose([0.5, 0.5]) for _ in range(60)])
+def test_a_path_at_the_edge_of_what_counts_is_run_to_its_end() -> None:
+    """A loop that ends after each coin with probability one half: what is left after 56 coins is below rounding."""
+
+    def run(tape: Tape) -> int:
+        tosses = 0
+        while tape.choose([0.5, 0.5]):
+            tosses += 1
+        return tosses
+
+    found = walk(run)
+    assert [result for _, result in found] == list(range(57))
+    assert sum(weight for weight, _ in found) == pytest.approx(1, abs=1e-15)
+
+
+def test_a_path_at_the_edge_that_never_ends_is_refused() -> None:
+    def run(tape: Tape) -> None:
+        while tape.choose([0.4, 0.6]):
+            pass
+
+    with pytest.raises(ReplayError, match="still draws after 76 random choices"):
+        walk(run)
+
+
+def test_more_paths_than_there_are_is_no_law() -> None:
+    with pytest.raises(BudgetError, match="1,000 paths"):
+        list(paths(lambda tape: [tape.choose([0.5, 0.5]) for _ in range(60)], Budget(paths=1000)))
 
 
 @pytest.mark.parametrize(
