@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
+
+from spectr_verify.errors import InputError, said
 
 if TYPE_CHECKING:
     from spectr_verify.replay.intercept import Replay
@@ -38,10 +41,11 @@ class UndecidedArray(NDArrayOperatorsMixin):
         (out,) = kwargs.pop("out", (None,))
         if operation is None or method != "__call__" or kwargs:
             self._refuse(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
-        result = operation(*map(_tensor, inputs))
-        if isinstance(out, UndecidedArray) and out.ndim > 0:
-            out.tensor.copy_(result)
-            return out
+        with self._refusing(ufunc.__name__):
+            result = operation(*map(_tensor, inputs))
+            if isinstance(out, UndecidedArray) and out.ndim > 0:
+                out.tensor.copy_(result)
+                return out
         if isinstance(out, np.ndarray):
             self._refuse(f"{ufunc.__name__} into an array")
         return result if any(isinstance(x, Tensor) for x in inputs) else self._out(result)
@@ -50,10 +54,8 @@ class UndecidedArray(NDArrayOperatorsMixin):
         answer = _FUNCTIONS.get(func.__name__)
         if answer is None:
             self._refuse(func.__name__)
-        try:
+        with self._refusing(func.__name__):
             return self._out(answer(*args, **kwargs))
-        except TypeError:  # an argument that the answer has not
-            self._refuse(f"{func.__name__} with these arguments")
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -87,10 +89,10 @@ class UndecidedArray(NDArrayOperatorsMixin):
         return int(self.tensor.ceil().item())
 
     def __repr__(self) -> str:
-        return "undecided"
+        return self.replay.text()
 
     def __format__(self, _: str) -> str:
-        return "undecided"
+        return self.replay.text()
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -99,10 +101,12 @@ class UndecidedArray(NDArrayOperatorsMixin):
         return (self._out(part) for part in self.tensor)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._out(self.tensor[_key(key)])
+        with self._refusing("indexing"):
+            return self._out(self.tensor[_key(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.tensor[_key(key)] = _tensor(value)
+        with self._refusing("indexing"):
+            self.tensor[_key(key)] = _tensor(value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -111,7 +115,23 @@ class UndecidedArray(NDArrayOperatorsMixin):
             return _ATTRIBUTES[name](self)
         if name not in _METHODS:
             self._refuse(name)
-        return lambda *args, **kwargs: self._out(_METHODS[name](self.tensor, *args, **kwargs))
+        return lambda *args, **kwargs: self._method(name, args, kwargs)
+
+    def _method(self, name: str, args: Any, kwargs: Any) -> Any:
+        with self._refusing(name):
+            return self._out(_METHODS[name](self.tensor, *args, **kwargs))
+
+    @contextmanager
+    def _refusing(self, name: str) -> Iterator[None]:
+        """Refuse what is numpy's, and not done by its stand-in: another argument, a negative step."""
+        try:
+            yield
+        except InputError:
+            raise
+        except TypeError:
+            self._refuse(f"{name} with these arguments")
+        except (RuntimeError, ValueError, IndexError) as error:
+            self._refuse(name, f"; that raised {said(error)}")
 
     def _out(self, result: Any) -> Any:
         return leaving(result, self.replay) if isinstance(result, Tensor) else result
@@ -119,13 +139,15 @@ class UndecidedArray(NDArrayOperatorsMixin):
     def _refuse_value(self, what: str) -> NoReturn:
         self.replay.refuse(f"{what} of random numbers that are still undecided is asked for")
 
-    def _refuse(self, name: str) -> NoReturn:
-        self.replay.refuse(f"numpy's {name} is done to random numbers that are still undecided")
+    def _refuse(self, name: str, why: str = "") -> NoReturn:
+        self.replay.refuse(f"numpy's {name} is done to random numbers that are still undecided{why}")
 
 
 def leaving(tensor: Tensor, replay: Replay) -> Any:
-    """What numpy has in the place of a tensor."""
-    return UndecidedArray(tensor, replay) if replay.holds_undecided(tensor) else tensor.numpy()[()]
+    """What numpy has in the place of a tensor: an array that shares its memory, or a number that does not."""
+    if replay.holds_undecided(tensor):
+        return UndecidedArray(tensor, replay)
+    return tensor.numpy() if tensor.ndim else tensor.clone().numpy()[()]
 
 
 def _tensor(value: Any) -> Any:
@@ -229,6 +251,12 @@ def _reshape(a: Any, *shape: Any) -> Any:
     return _tensor(a).reshape(*shape)
 
 
+def _transpose(a: Any, *axes: Any) -> Any:
+    """The axes in the given order, one by one or as one tuple, or turned around."""
+    given = axes[0] if len(axes) == 1 else axes
+    return _tensor(a).permute(*(given or reversed(range(_tensor(a).ndim))))
+
+
 def _astype(a: Tensor, dtype: Any, *_: Any, **__: Any) -> Tensor:
     return a.to(torch.from_numpy(np.empty(0, dtype)).dtype)
 
@@ -252,7 +280,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ravel": lambda a: _tensor(a).flatten(),
     "squeeze": lambda a: _tensor(a).squeeze(),
     "expand_dims": lambda a, axis: _tensor(a).unsqueeze(axis),
-    "transpose": lambda a: _tensor(a).mT if _tensor(a).ndim == 2 else _tensor(a),
+    "transpose": lambda a, axes=None: _transpose(a, axes),
     "copy": lambda a: _tensor(a).clone(),
     "shape": lambda a: tuple(_tensor(a).shape),
     "ndim": lambda a: _tensor(a).ndim,
@@ -261,7 +289,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 _METHODS: dict[str, Callable[..., Any]] = {
     **{name: _FUNCTIONS[name] for name in ("argmax", "argmin", "max", "min", "argsort", "clip", "reshape", "ravel")},
-    **{name: _FUNCTIONS[name] for name in ("squeeze", "transpose", "copy")},
+    **{name: _FUNCTIONS[name] for name in ("squeeze", "copy")},
+    "transpose": _transpose,
     "flatten": lambda a: a.flatten().clone(),
     "astype": _astype,
     "item": lambda a, *index: a.flatten()[index[0]] if index else a.reshape(()),

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spectr_verify.errors import InputError, said
 from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.monotone import Undecided, UnfollowedError
 from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
@@ -31,7 +32,10 @@ DECIDED = 0
 KEPT = -1
 """The shadow of a number that was drawn, and not decided, in an earlier run."""
 
-MONTE_CARLO = "A Monte Carlo test can judge this code where an exact law cannot"
+INSTEAD = (
+    "Draw by a comparison, searchsorted, multinomial or an argmax race, or judge what the code emits by drawing from it"
+)
+"""What to do where there is no exact law."""
 
 
 @dataclass
@@ -88,6 +92,7 @@ class Replay(TorchDispatchMode):
         self.notes: list[str] = []
         self._numbers: list[Undecided] = []
         self._shadows: dict[int, Shadow] = {}
+        self._lent: dict[int, torch.UntypedStorage] = {}  # kept, for an address must not be given to another one
         self.functions = Functions(self)
         for remains in kept:
             storage = torch.UntypedStorage._new_with_weak_ptr(remains.storage.cdata)
@@ -102,6 +107,7 @@ class Replay(TorchDispatchMode):
             if shadow.covers()
         ]
         self._shadows.clear()
+        self._lent.clear()
         return [each for each in remains if not each.storage.expired()]
 
     @classmethod
@@ -132,19 +138,27 @@ class Replay(TorchDispatchMode):
         if func._can_decompose():  # in inference mode torch leaves that to us
             with self:
                 return func.decompose(*args, **kwargs)
+        return self._follow_or_refuse(func, name, args, kwargs)
+
+    def _follow_or_refuse(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        shown = _SHOWN.get(name, f"torch's {name.removeprefix('_')}")
         try:
             return self._follow(func, name, args, kwargs)
         except ReusedError:
             self.refuse(
-                f"torch's {name} asks about random numbers that decide more than one race (an argmax, or a comparison "
-                "among them); their joint law is not followed"
+                f"{shown} asks about random numbers that decide more than one race (an argmax, or a comparison among "
+                "them); their joint law is not followed"
             )
-        except UnfollowedError:
-            self.refuse(
-                f"torch's {name.removeprefix('_')} is done to random numbers that are still undecided; what is "
-                "followed are comparisons, monotone functions of one uniform, searchsorted, and argmax, topk and sort "
-                "of races"
+        except UnfollowedError as error:
+            why = str(error) or (
+                "what is followed are comparisons, monotone functions of one uniform, searchsorted, and argmax, topk "
+                "and sort of races"
             )
+            self.refuse(f"{shown} is done to random numbers that are still undecided; {why}")
+        except InputError:
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:  # torch's own, or of how we do it
+            self.refuse(f"{shown}, done to random numbers that are still undecided, raised {said(error)}")
 
     def _plainly(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operation on ordinary numbers."""
@@ -184,6 +198,8 @@ class Replay(TorchDispatchMode):
         """Give a tensor these handles; the entries that they make undecided become NaN."""
         undecided = bool(handles.any())
         shadow = self.shadow(tensor)
+        if undecided:
+            self._refuse_shared(tensor.untyped_storage())
         if shadow is None:
             if not undecided:
                 return tensor
@@ -197,13 +213,21 @@ class Replay(TorchDispatchMode):
         if not tensor.is_floating_point():
             raise UnfollowedError  # a whole number that is still undecided
         storage = tensor.untyped_storage()
-        if not storage.resizable():  # so torch marks memory that numpy sees too
-            self.refuse("random numbers are written into memory shared with numpy, where they cannot be followed")
         entries = storage.nbytes() // tensor.element_size()
         self._shadows[storage._cdata] = Shadow(storage, tensor.dtype, torch.full((entries,), DECIDED))
         shadow = self.shadow(tensor)
         assert shadow is not None
         return shadow
+
+    def _refuse_shared(self, storage: torch.UntypedStorage) -> None:
+        """Refuse to write NaN where others would read it, whether they share the memory for long or since just now."""
+        if not storage.resizable() or storage._cdata in self._lent:  # so torch marks memory that numpy sees too
+            self.refuse("random numbers are written into memory shared with numpy, where they cannot be followed")
+
+    def lend(self, tensor: Tensor) -> None:
+        """Remember that memory is handed out in a way that torch does not mark."""
+        storage = tensor.untyped_storage()
+        self._lent[storage._cdata] = storage
 
     def place(self, tensor: Tensor, numbers: Sequence[Number]) -> Tensor:
         """Fill a tensor with numbers, in the order of its entries."""
@@ -337,9 +361,14 @@ class Replay(TorchDispatchMode):
         """Remember what is not wrong and yet worth saying."""
         self.notes.append(sentence)
 
+    def text(self) -> str:
+        """What an undecided number is in print."""
+        self.note("it prints or formats a random number that was still undecided: the text says 'undecided' instead")
+        return "undecided"
+
     def refuse(self, what: str) -> NoReturn:
         """Raise ``ReplayError``: what was done, at which line, and what else can be done."""
-        self.questions.tape.refuse(what, MONTE_CARLO)
+        self.questions.tape.refuse(what, INSTEAD)
 
 
 class Functions(TorchFunctionMode):
@@ -355,15 +384,19 @@ class Functions(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _LEAVES and args and isinstance(args[0], Tensor) and self.replay.undecided(args[0]):
             return self._left(name, args[0])
+        if func in _CONSTRUCTORS and args and isinstance(args[0], UndecidedArray):
+            return self._of_array(args[0], is_copy=func is torch.tensor, **(kwargs or {}))
         if func in _CONSTRUCTORS and args and not isinstance(args[0], Tensor) and self.replay.holds_undecided(args[0]):
-            return self._constructed(args[0], **(kwargs or {}))
+            return self._of_lists(args[0], **(kwargs or {}))
+        if name == "__dlpack__" and args:
+            self.replay.lend(args[0])
         return func(*args, **(kwargs or {}))
 
     def _left(self, name: str, tensor: Tensor) -> Any:
         if name in ("item", "tolist"):
             return self._nested(tensor if name == "tolist" else tensor.reshape(()))
         if name in ("__repr__", "__str__", "__format__"):
-            return "undecided"
+            return self.replay.text()
         if name == "__deepcopy__":
             return tensor.clone()
         if name == "__int__":
@@ -376,12 +409,23 @@ class Functions(TorchFunctionMode):
             return [self._nested(part) for part in tensor]
         return tensor.clone() if self.replay.undecided(tensor) else tensor.item()
 
-    def _constructed(self, data: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    def _of_array(
+        self, array: UndecidedArray, *, is_copy: bool = False, copy: bool | None = None, **form: Any
+    ) -> Tensor:
+        """A tensor of an array, whose memory it shares as far as torch's would; of a number, which shares none."""
+        if array.ndim == 0:
+            return self._of_lists(array, **form)
+        tensor = array.tensor.detach().to(form.get("dtype") or array.tensor.dtype)
+        return tensor.clone() if is_copy or copy else tensor
+
+    def _of_lists(self, data: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
         """A new tensor of nested lists of numbers, some of them undecided."""
         kind = dtype or torch.get_default_dtype()
         if isinstance(data, list | tuple):
-            return torch.stack([self._constructed(part, dtype=kind) for part in data])
-        return torch.as_tensor(data.tensor if isinstance(data, UndecidedArray) else data, dtype=kind)
+            return torch.stack([self._of_lists(part, dtype=kind) for part in data])
+        if isinstance(data, UndecidedArray):
+            return data.tensor.to(kind, copy=True)
+        return torch.as_tensor(data, dtype=kind)
 
 
 _LEAVES = {
@@ -407,6 +451,13 @@ _LEAVES = {
     "_typed_storage": "the memory",
     "storage": "the memory",
 }
+
+_SHOWN = {
+    "_local_scalar_dense": "taking the value as a Python number",
+    "_to_copy": "torch's to()",
+    "lift_fresh_copy": "torch's tensor()",
+}
+"""What users call operations whose name in torch tells them nothing."""
 
 _CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)
 

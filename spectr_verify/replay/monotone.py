@@ -21,8 +21,15 @@ GUARD = 1e-15
 """Less probability than this is below the rounding of float64: what only guards against a zero is passed over."""
 
 
+ADDS_UP = 1e-11
+"""How far from 1 the integrated probabilities of a race's winners may sum."""
+
+
 class UnfollowedError(Exception):
-    """The function is not monotone here, or not one that is followed; whoever asked says where."""
+    """The function is not monotone here, or not one that is followed; whoever asked says where.
+
+    Its message, where it has one, says what else is the matter.
+    """
 
 
 class Step:
@@ -331,6 +338,9 @@ def _race_quadrature(entries: tuple[tuple[float, float, tuple[Step, ...]], ...],
         found = tanhsinh(beats_all, cuts[:-1], cuts[1:], atol=1e-15, rtol=1e-13)
         law.append(float(np.sum(found.integral)) / (high - low))
     total = sum(law)
-    if not abs(total - 1) <= 1e-11:
-        raise UnfollowedError
+    if not abs(total - 1) <= ADDS_UP:
+        raise UnfollowedError(
+            f"the race of {len(racers)} of them could not be integrated to {ADDS_UP:g}: the probabilities of its "
+            f"winners add up to {total:.12g}"
+        )
     return tuple(max(probability, 0.0) / total for probability in law)

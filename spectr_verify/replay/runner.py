@@ -23,7 +23,7 @@ from spectr_verify.exact.engine import one_thread
 from spectr_verify.replay.arguments import ArgumentError
 from spectr_verify.replay.intercept import Remains, Replay
 from spectr_verify.replay.questions import Questions
-from spectr_verify.replay.sources import SCRATCH, answered_sources
+from spectr_verify.replay.sources import SCRATCH, Imported, answered_sources, imported_names
 from spectr_verify.replay.tape import STATE, Budget, BudgetError, ReplayError, Tape, paths
 from spectr_verify.replay.where import may_be_under_test
 
@@ -37,12 +37,14 @@ class Seen:
         notes: other things that its author may want to know, one sentence each.
         kept: random numbers that it has kept from earlier runs without having decided them.
         generators: numpy generators that were there before it ran.
+        imported: names of its module, and others, that are random functions themselves.
     """
 
     single: bool = False
     notes: dict[str, None] = field(default_factory=dict)
     kept: list[Remains] = field(default_factory=list, repr=False)
     generators: list[Any] | None = field(default=None, repr=False)
+    imported: list[Imported] = field(default_factory=list, repr=False)
 
     def note(self, sentence: str) -> None:
         """Remember a sentence, once."""
@@ -96,7 +98,7 @@ def outcomes(
         except _RaisedError as raised:
             if questions.edge is None:
                 likely = "" if tape.weight == 1 else f" (with probability {tape.weight:.2g})"
-                raise ReplayError(f"{raised}{likely}") from raised.__cause__
+                raise ReplayError(f"{raised}{likely}{_advice(raised.__cause__)}") from raised.__cause__
             result = Failure(str(raised))
         finally:
             seen.kept = replay.close()
@@ -124,7 +126,7 @@ def outcomes(
         return outcome
 
     if seen.generators is None:
-        seen.generators = _numpy_generators()
+        seen.generators, seen.imported = _numpy_generators(), imported_names()
     with one_thread():
         try:
             total = 0.0
@@ -177,7 +179,7 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
             torch.no_grad(),
             redirect_stdout(printed),
             redirect_stderr(io.StringIO()),
-            answered_sources(replay),
+            answered_sources(replay, seen.imported),
             replay,
             replay.functions,
         ):
@@ -207,6 +209,13 @@ def _at(error: BaseException) -> str:
     """Where the code under test raised: the last line of its own."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if may_be_under_test(frame.filename)]
     return f", at {frames[-1].filename}:{frames[-1].lineno}: `{frames[-1].line}`" if frames else ""
+
+
+def _advice(error: BaseException | None) -> str:
+    """What to do about errors of the machine and not of the code."""
+    if "CUDA" in str(error) and not torch.cuda.is_available():
+        return ". This machine has no CUDA: audit on the CPU, with the device an argument or that of the inputs"
+    return ""
 
 
 class _LateError(BaseException):

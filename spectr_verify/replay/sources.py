@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
+import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import comb
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import bit_generator
 from torch.utils import dlpack
 
 from spectr_verify.replay.arrays import UndecidedArray, leaving
 from spectr_verify.replay.intercept import Replay
 from spectr_verify.replay.questions import BELOW_ONE, Number
-from spectr_verify.replay.where import importing
+from spectr_verify.replay.where import importing, may_be_under_test
 
 _running: list[Replay] = []
 """The replay that answers now, last; whoever keeps one of the stand-ins asks the replay of its day."""
@@ -26,18 +34,53 @@ SCRATCH = (np.random.RandomState(0), np.random.default_rng(0))
 
 
 @contextmanager
-def answered_sources(replay: Replay) -> Iterator[None]:
-    """Answer numpy.random and random from the tape too, and stop what would draw out of its reach."""
+def answered_sources(replay: Replay, imported: Sequence[Imported] = ()) -> Iterator[None]:
+    """Answer numpy.random and random from the tape too, also by ``imported`` names, and stop what is out of reach."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _STAND_INS]
     _running.append(replay)
     for owner, name, stand_in in _STAND_INS:
         setattr(owner, name, stand_in)
+    for each in imported:
+        each.globals[each.name] = each.stand_in
     try:
         yield
     finally:
+        for each in imported:
+            if each.globals.get(each.name) is each.stand_in:  # the code may have put something else there
+                each.globals[each.name] = each.original
         for owner, name, original in before:
             setattr(owner, name, original)
         _running.pop()
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A name in a module of other people, such as ``default_rng``, that is one of the originals itself."""
+
+    globals: dict[str, Any]
+    name: str
+    original: Any
+    stand_in: Any
+
+
+def imported_names() -> list[Imported]:
+    """All such names in the modules that exist now."""
+    stand_ins = {}
+    for owner, name, stand_in in _STAND_INS:
+        if isinstance(owner, ModuleType):
+            stand_ins[id(getattr(owner, name))] = stand_in
+    originals = [getattr(owner, name) for owner, name, _ in _STAND_INS if isinstance(owner, ModuleType)]
+    return [
+        Imported(space, name, value, stand_ins[id(value)])
+        for space in gc.get_referrers(*originals)
+        if isinstance(space, dict) and "__builtins__" in space and _may_be_replaced(space)
+        for name, value in space.items()
+        if id(value) in stand_ins
+    ]
+
+
+def _may_be_replaced(module: dict[str, Any]) -> bool:
+    return may_be_under_test(str(module.get("__file__") or Path("interactive").absolute()))
 
 
 def _replay() -> Replay:
@@ -57,7 +100,9 @@ def _drawn(draw: Callable[[], Number], shape: Sequence[int] = ()) -> Any:
     return leaving(_replay().filled(shape, draw), _replay())
 
 
-def _note_seed() -> None:
+def _note_seed(seed: Any) -> None:
+    if seed is None or isinstance(seed, AnsweredGenerator | AnsweredBits | np.random.BitGenerator):
+        return
     _replay().note(
         "it makes a random generator from a seed: in real use every call with that seed draws the same numbers, "
         "whatever text it continues. The laws are those of a generator that goes on from call to call"
@@ -72,8 +117,7 @@ class AnsweredGenerator:
 
     def __init__(self, seed: Any = None) -> None:
         """Draw from the tape, whatever the seed."""
-        if seed is not None and not isinstance(seed, AnsweredGenerator | np.random.BitGenerator):
-            _note_seed()
+        _note_seed(seed)
 
     def __getattr__(self, name: str) -> Any:
         _replay().refuse(f"numpy.random's {name} draws random numbers of a kind that is not followed")
@@ -162,6 +206,17 @@ class AnsweredGenerator:
         x[:] = x[order] if isinstance(x, np.ndarray) else [x[i] for i in order]
 
 
+class AnsweredBits:
+    """Stands for numpy's bit generators, ``PCG64`` and so on, of which generators are made."""
+
+    def __init__(self, seed: Any = None) -> None:
+        """Give no bits, whatever the seed."""
+        _note_seed(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        _replay().refuse(f"the {name} of a bit generator of numpy.random is asked for, which is not followed")
+
+
 def _numpy_stand_ins() -> Iterator[tuple[Any, str, Any]]:
     generator = AnsweredGenerator()
     not_draws = ("default_rng", "seed", "get_state", "set_state")
@@ -170,6 +225,13 @@ def _numpy_stand_ins() -> Iterator[tuple[Any, str, Any]]:
             yield np.random, name, _method(generator, name)
     for name in ("default_rng", "Generator", "RandomState"):
         yield np.random, name, AnsweredGenerator
+    for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"):
+        yield np.random, name, AnsweredBits
+    yield (
+        bit_generator,
+        "randbits",
+        _answered(vars(bit_generator)["randbits"], _of_the_system),
+    )  # where numpy finds entropy
 
 
 def _method(generator: AnsweredGenerator, name: str) -> Callable[..., Any]:
@@ -184,6 +246,10 @@ def _python_stand_ins() -> Iterator[tuple[Any, str, Any]]:
     for kind in (random.Random, random.SystemRandom):  # all that these classes draw, they draw by these methods
         yield kind, "_randbelow", _answered(vars(random.Random)["_randbelow"], lambda n: _replay().questions.below(n))
     yield random.Random, "seed", _seed
+    yield random.SystemRandom, "randbytes", _answered(random.SystemRandom.randbytes, _of_the_system)
+    yield secrets, "token_bytes", _answered(secrets.token_bytes, _of_the_system)
+    yield secrets, "randbits", _answered(secrets.randbits, lambda k: _replay().questions.below(2**k))
+    yield os, "urandom", _urandom
     for owner in (random, random.Random, random.SystemRandom):
         yield owner, "random", _answered(owner.random, lambda: _drawn(_uniform))
         yield owner, "expovariate", _answered(owner.expovariate, lambda rate=1.0: _drawn(_exponential) / rate)
@@ -194,9 +260,26 @@ _real_seed = random.Random.seed
 
 
 def _seed(generator: random.Random, *seed: Any) -> None:
-    if seed and seed[0] is not None and not importing():
-        _note_seed()
+    if seed and not importing():
+        _note_seed(seed[0])
     _real_seed(generator, *seed)
+
+
+def _of_the_system(*_: Any) -> Any:
+    _replay().refuse(
+        "it draws from a generator that cannot be answered: it takes random bits from the system (os.urandom, secrets, "
+        "or the seed of a generator of numpy that was not made by np.random's names)"
+    )
+
+
+_real_urandom = os.urandom
+
+
+def _urandom(count: int) -> bytes:
+    """Python's own modules, which name files and such by it, may go on."""
+    if may_be_under_test(sys._getframe(1).f_code.co_filename) and not importing():
+        _of_the_system()
+    return _real_urandom(count)
 
 
 def _answered(real: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,12 +303,13 @@ _original_from_numpy = torch.from_numpy
 
 
 def _from_numpy(array: Any) -> torch.Tensor:
-    return array.tensor.clone() if isinstance(array, UndecidedArray) else _original_from_numpy(array)
+    return array.tensor.detach() if isinstance(array, UndecidedArray) else _original_from_numpy(array)
 
 
 def _to_dlpack(tensor: torch.Tensor) -> Any:
     if _replay().holds_undecided(tensor):
         _replay().refuse("the memory of random numbers that are still undecided is asked for")
+    _replay().lend(tensor)
     return _original_to_dlpack(tensor)
 
 

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -454,8 +455,36 @@ def array_of_a_tensor_from_before(_: Tensor) -> bool:
     return array[0] < 0.5
 
 
+def drawn_into_after(lend: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Decided numbers are handed to numpy, and drawn into again."""
+
+    def code(u: Tensor) -> Any:
+        u[0] = 0.1
+        array = lend(u[:1])
+        u[:1].uniform_()
+        return array < 0.3
+
+    return code
+
+
+def moved_into_after(u: Tensor) -> Any:
+    u[0] = 0.1
+    array = u[:1].numpy()
+    u[0] = u[1]
+    return array < 0.3
+
+
 REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
+    ("drawn into after numpy()", drawn_into_after(lambda u: u.numpy()), "memory shared with numpy"),
+    ("drawn into after asarray", drawn_into_after(np.asarray), "memory shared with numpy"),
+    ("drawn into after from_dlpack", drawn_into_after(np.from_dlpack), "memory shared with numpy"),
+    ("drawn into after torch's", drawn_into_after(torch.from_dlpack), "memory shared with numpy"),
+    ("moved into after numpy()", moved_into_after, "memory shared with numpy"),
     ("sum", lambda u: u.sum() < 1, "torch's sum is done to random numbers that are still undecided"),
+    ("advice", lambda u: u.sum() < 1, "Draw by a comparison, searchsorted, multinomial or an argmax race, or judge"),
+    ("written to what is expanded", lambda u: u[:1].expand(3).mul_(2), "torch's mul_, done to .* raised RuntimeError"),
+    ("shapes that do not fit", lambda u: u + torch.ones(4), "torch's add, done to .* raised RuntimeError: The size"),
+    ("truth of each", lambda u: u.bool(), r"torch's to\(\) is done to"),
     ("mean", lambda u: u.mean() < 1, "torch's mean is done to"),
     ("cumsum", lambda u: u.cumsum(0) < 1, "torch's cumsum is done to"),
     ("softmax", lambda u: u.softmax(0), "torch's softmax is done to"),
@@ -501,8 +530,8 @@ REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("bits from before", view_from_before, "read as numbers of another kind"),
     ("numpy's memory", array_from_before, "memory shared with numpy"),
     ("memory lent to numpy", array_of_a_tensor_from_before, "memory shared with numpy"),
-    ("a full tensor", lambda u: torch.full((2,), u[0].item()) < 0.5, "torch's local_scalar_dense is done to"),
-    ("jit's float", lambda u: torch.jit.script(_jit_float)(u), "torch's local_scalar_dense is done to"),
+    ("a full tensor", lambda u: torch.full((2,), u[0].item()) < 0.5, "taking the value as a Python number is done to"),
+    ("jit's float", lambda u: torch.jit.script(_jit_float)(u), "taking the value as a Python number is done to"),
     ("randn", lambda u: torch.randn(2) < u[:2], "torch's randn draws random numbers of a kind that is not followed"),
     ("normal_", lambda u: u.normal_() < 0, "torch's normal_ draws random numbers of a kind"),
     ("geometric_", lambda u: u.geometric_(0.5), "torch's geometric_ draws random numbers of a kind"),
@@ -532,6 +561,27 @@ def test_what_is_not_followed_is_refused_with_its_line(use: Callable[[Tensor], A
     assert message.startswith("code: ")
     assert re.search(says, message), message
     assert "test_intercept.py:" in message
+
+
+@pytest.mark.parametrize(
+    "show", [repr, str, lambda u: f"{u[0]:.3f}", lambda u: f"{u[0].item():.3f}", lambda _: repr(random.random())]
+)
+def test_undecided_numbers_in_print_are_noted_once(show: Callable[[Tensor], str]) -> None:
+    seen = fresh()
+    assert law(lambda: show(u := uniforms(2)) + str(bool(u[0] < 0.25)), seen=seen) == pytest.approx(
+        {"undecidedTrue": 0.25, "undecidedFalse": 0.75}
+    )
+    (note,) = seen.notes
+    assert note.startswith("it prints or formats a random number that was still undecided")
+
+
+def test_a_race_that_does_not_add_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectr_verify.replay.monotone.ADDS_UP", -1.0)
+    message = refusal(lambda: (uniforms(3) * torch.tensor([1.0, 2.0, 3.0])).argmax())
+    assert "torch's argmax is done to random numbers that are still undecided; the race of 3 of them could not be" in (
+        message
+    )
+    assert "what is followed" not in message
 
 
 @pytest.mark.parametrize(

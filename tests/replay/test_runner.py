@@ -50,6 +50,13 @@ def test_whatever_it_raises_is_told(error: BaseException) -> None:
     assert refusal(call).startswith(f"code raised {type(error).__name__}")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with CUDA this is no error")
+@pytest.mark.parametrize("use", [lambda: torch.zeros(1).cuda(), lambda: torch.zeros(1, device="cuda")])
+def test_code_for_cuda_is_told_to_run_on_the_cpu(use: Callable[[], Any]) -> None:
+    message = refusal(use)
+    assert message.endswith("audit on the CPU, with the device an argument or that of the inputs")
+
+
 def test_an_interrupt_is_passed_on() -> None:
     def call() -> None:
         raise KeyboardInterrupt

@@ -6,15 +6,21 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
+import secrets
 from collections.abc import Callable
+from random import random as random_from_before
 from random import uniform as uniform_from_before
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from replayed import EXACT, chances, fresh, law, refusal
+from numpy.random import PCG64, Generator, bit_generator, default_rng, rand
+from replayed import EXACT, chances, fresh, law, plain, refusal
+
+from spectr_verify.replay import Seen
 
 Q = np.array([0.1, 0.6, 0.3])
 P = np.array([0.5, 0.3, 0.2])
@@ -170,6 +176,114 @@ def test_tokens_are_drawn_without_replacement(draw: Callable[[], Any]) -> None:
     assert law(draw) == pytest.approx(expected, abs=EXACT)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: default_rng().random(),
+        lambda: Generator(PCG64()).random(),
+        lambda: np.random.Generator(np.random.Philox()).random(),
+        lambda: rand(),
+        lambda: random_from_before(),
+    ],
+)
+def test_generators_are_answered_by_the_names_that_a_module_gives_them(draw: Callable[[], Any]) -> None:
+    before = dict(globals())
+    assert law(lambda: draw() < 0.3, seen=Seen()) == pytest.approx({True: 0.3, False: 0.7}, abs=EXACT)
+    assert {name: value for name, value in globals().items() if before[name] is not value} == {}
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda make=np.random.default_rng: make().random(),
+        lambda make=np.random.PCG64: Generator(make()).random(),
+        lambda make=np.random.RandomState: make().rand(),
+        lambda: np.random.SeedSequence().generate_state(1)[0] / 2**32,
+        lambda: os.urandom(1)[0] / 256,
+        lambda: secrets.token_bytes(1)[0] / 256,
+        lambda: random.SystemRandom().randbytes(1)[0] / 256,
+    ],
+)
+def test_random_bits_of_the_system_are_refused(draw: Callable[[], Any]) -> None:
+    message = refusal(lambda: draw() < 0.3)
+    assert "it draws from a generator that cannot be answered: it takes random bits from the system" in message
+    assert "test_sources.py:" in message
+    assert default_rng().random() < 1
+    assert "refuse" not in repr(vars(bit_generator)["randbits"])
+
+
+def test_secrets_are_answered_where_they_are_whole_numbers() -> None:
+    assert chances(lambda: [secrets.randbelow(4) == 0, secrets.randbits(1) == 0, secrets.choice("abc") == "a"]) == (
+        pytest.approx([1 / 4, 1 / 2, 1 / 3], abs=EXACT)
+    )
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda a: a.T,
+        lambda a: a.transpose(),
+        lambda a: a.transpose(2, 0, 1),
+        lambda a: a.transpose((1, 0, 2)),
+        lambda a: np.transpose(a),
+        lambda a: np.transpose(a, (2, 0, 1)),
+        lambda a: a[0, 0].T,
+        lambda a: a[:, 0].T,
+    ],
+)
+def test_transposing_does_as_numpy_does(turn: Callable[[Any], Any]) -> None:
+    fixed = np.arange(6.0).reshape(2, 1, 3)
+    expected = turn(fixed) < 3.5
+
+    def call() -> Any:
+        array = turn(np.random.rand(2, 1, 3) + fixed)
+        return array.shape, array < 3.0
+
+    assert law(call) == {(expected.shape, plain(turn(fixed) < 2.5)): pytest.approx(1, abs=EXACT)}
+
+
+@pytest.mark.parametrize(
+    ("to_torch", "is_shared"),
+    [
+        (torch.as_tensor, True),
+        (lambda a: torch.from_numpy(a), True),
+        (torch.asarray, True),
+        (torch.tensor, False),
+        (lambda a: torch.asarray(a, copy=True), False),
+        (lambda a: torch.as_tensor(a, dtype=torch.float32), False),
+    ],
+)
+def test_arrays_share_their_memory_with_torch_as_far_as_numpy_s_do(to_torch: Any, is_shared: bool) -> None:
+    def call() -> list[bool]:
+        array = np.random.rand(3)
+        array[2] = 0.0
+        to_torch(array)[::2] = 0.9
+        return [array[0] < 0.3, array[1] < 0.3, array[2] < 0.3]
+
+    assert chances(call) == pytest.approx([0, 0.3, 0] if is_shared else [0.3, 0.3, 1], abs=EXACT)
+
+
+def test_a_number_shares_no_memory_with_torch() -> None:
+    def call() -> list[bool]:
+        number = random.random()
+        torch.as_tensor(number).mul_(0.1)
+        return [number < 0.3]
+
+    assert chances(call) == pytest.approx([0.3], abs=EXACT)
+
+
+def test_a_decided_part_of_an_array_may_be_read_but_not_drawn_into_again() -> None:
+    def read(*, by_number: bool) -> Any:
+        array = np.random.rand(2)
+        array[0] = 0.1
+        part = array[0] if by_number else array[:1]
+        array[0] = np.random.rand()
+        return part < 0.3
+
+    assert law(lambda: read(by_number=True)) == {True: 1.0}
+    assert "memory shared with numpy" in refusal(lambda: read(by_number=False))
+
+
 def test_the_last_probability_of_numpy_s_multinomial_is_what_is_left() -> None:
     """It is not looked at, by numpy either."""
     assert law(lambda: np.random.multinomial(1, [0.25, 0.5, 0.0])) == pytest.approx(
@@ -190,6 +304,11 @@ def test_the_last_probability_of_numpy_s_multinomial_is_what_is_left() -> None:
         (lambda: np.random.rand() * np.random.rand(), "torch's mul is done to"),
         (lambda: random.random() + torch.rand(1), "torch's add is done to"),
         (lambda: np.argsort(np.random.rand(2), kind="stable"), "numpy's argsort with these arguments is done to"),
+        (lambda: np.random.rand(3)[::-1], "numpy's indexing is done to random numbers that are still undecided; that "
+         "raised ValueError: step must be greater than zero"),
+        (lambda: np.random.rand(3)[5], "numpy's indexing is done to random numbers that are still undecided; that"),
+        (lambda: np.random.rand(3) + np.ones(4), "numpy's add is done to random numbers"),
+        (lambda: PCG64().random_raw(), "the random_raw of a bit generator"),
         (lambda: np.asarray(np.random.rand(2)), "a numpy copy of random numbers"),
         (lambda: np.zeros(2).__setitem__(0, random.random()), r"the value (float(), or a function of Python's math)"),
         (lambda: math.log(random.random()), "the value (float(), or a function of Python's math)"),
