@@ -296,16 +296,22 @@ def audit(
 
 
 @app.command()
-def gallery(seed: Seed = 0, json_file: Json = None) -> None:
-    """Audit every planted fault, which must be caught, and every correct rule, which must not. The tool's own score.
+def gallery(
+    search: Annotated[
+        bool, typer.Option("--search", help="Audit each as `audit` does, with a search and the whole suite: minutes.")
+    ] = False,
+    seed: Seed = 0,
+    json_file: Json = None,
+) -> None:
+    """Judge every planted fault, which must be caught, and every correct rule, which must not: the tool's own score.
 
-    Status 0 if all are judged rightly, 70 if any is not.
+    Each is judged on six small pairs. Status 0 if all are judged rightly, 70 if any is not.
     """
     from spectr_verify.audit.gallery import run_gallery
     from spectr_verify.report.tables import gallery_table
 
     with _progress() as progress:
-        rows = run_gallery(seed=seed, progress=progress)
+        rows = run_gallery(seed=seed, search=search, progress=progress)
     console = _console(json_file)
     console.print(gallery_table(rows))
     faults = [row for row in rows if row.planted]

@@ -250,7 +250,7 @@ class _Suite:
         """What a test that fails says: the claim, the pair, the reasons, the laws, and how to see it again."""
         wrong = wrong_text(verdict)
         laws = [] if wrong is None else laws_beside(verdict, wrong)
-        guess = diagnose(verdict)
+        guess = diagnose([verdict])
         cause = [] if guess is None else [f"most likely: {guess}"]
         again = [] if not _can_be_found(self.name) else [f"to see it again: {reproduction(verdict)}"]
         shown = _shown(verdict.instance)

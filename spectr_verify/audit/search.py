@@ -22,6 +22,10 @@ EXAMPLES = {"round": 200, "probabilities": 100, "step": 40}
 """How many pairs Hypothesis draws by default, by how the function is called."""
 
 
+LONGEST_SHOWN = 600
+"""Most characters of a pair that a message shows."""
+
+
 def calls(rule: Subject) -> str:
     """How the function under test is called."""
     return rule.calls if isinstance(rule, Verifier) else "round"
@@ -131,13 +135,18 @@ class _Judge:
             self.stopped = str(error)
             return None
         except InputError as error:  # no verdict: the pair is what it takes to see the same again
-            raise type(error)(f"{error}\n  on the pair {where.as_json()}") from error
+            raise type(error)(f"{error}\n  on the pair {_shown(where)}") from error
         self.sizes.append((where.pair.vocab, where.length, where.drafts))
         self.worst_error = max(self.worst_error, verdict.worst_error)
         self.tolerance = max(self.tolerance, verdict.tolerance)
         if not verdict.lossless and (self.earliest is None or verdict.stage < self.earliest.stage):
             self.earliest = verdict
         return verdict
+
+    @property
+    def biased(self) -> list[Verdict]:
+        """The biased verdicts."""
+        return [verdict for verdict in self.known.values() if verdict is not None and not verdict.lossless]
 
     @property
     def judged(self) -> int:
@@ -213,7 +222,7 @@ def audit(
         counterexample=biased,
         shrunk=shrunk is not None and look.stopped is None,
         wrong=None if biased is None else wrong_text(biased),
-        guess=None if biased is None else diagnose(biased),
+        guess=diagnose(look.biased),
         stopped=look.stopped,
         notes=tuple(rule.seen.notes) if isinstance(rule, Verifier) else (),
         paths=rule.budget.used if isinstance(rule, Verifier) else 0,
@@ -225,6 +234,13 @@ def audit(
 def _suite(rule: Subject, seed: int, length: int | None, drafts: int | None) -> list[Instance]:
     suite = builtin_suite(seed, length=length or LENGTH, drafts=drafts or DRAFTS)
     return suite[: len(FAMILIES)] if calls(rule) == "step" else suite
+
+
+def _shown(where: Instance) -> str:
+    """The pair as ``--pairs`` takes it, or its name where that would fill the screen."""
+    text = where.as_json()
+    sizes = f"{where.pair.name!r} (V = {where.pair.vocab}, L = {where.length}, K = {where.drafts})"
+    return text if len(text) < LONGEST_SHOWN else sizes
 
 
 def _search(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_examples: int) -> Verdict | None:

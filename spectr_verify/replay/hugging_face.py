@@ -49,7 +49,7 @@ class ToyLMForCausalLM(PreTrainedModel, GenerationMixin):
         """Answer with ``laws``, as logits of ``dtype``."""
         super().__init__(config)
         self.laws = laws
-        self.log_probs = nn.Parameter(laws.log_probs.to(dtype), requires_grad=False)
+        self.table = nn.Parameter(laws.logits.to(dtype), requires_grad=False)
 
     def forward(
         self,
@@ -69,6 +69,6 @@ class ToyLMForCausalLM(PreTrainedModel, GenerationMixin):
         refuse(input_ids, others)
         keys, past = remember(input_ids, DynamicCache() if past is None else past)
         laws = self.laws.after(keys, attention_mask, input_ids.shape[1], logits_to_keep)
-        logits = self.log_probs[torch.tensor(laws, device=self.device)]
+        logits = self.table[torch.tensor(laws, device=self.device)]
         output = CausalLMOutputWithPast(logits=logits, **{CACHE: None if use_cache is False else past})
         return output.to_tuple() if return_dict is False else output

@@ -13,6 +13,7 @@ from spectr_verify.chance import Chance
 from spectr_verify.replay.arguments import check_call
 from spectr_verify.replay.runner import Failure, outcomes
 from spectr_verify.replay.tokens import emitted_tokens
+from spectr_verify.replay.toy_lm import logits
 from spectr_verify.replay.verifier import Verifier
 from spectr_verify.rounds import Emission, EmissionError, Round
 
@@ -95,7 +96,7 @@ class _Inputs:
             drafts, p, q = drafts[0], p[0], q[0]
         drafts, p, q = drafts.clone(), p.clone(), q.clone()
         sizes = {"L": self.round.length, "K": self.round.num_drafts, "V": self.round.vocab, "torch": torch}
-        logs = dict(zip(LOGITS, (p.log(), q.log(), p.log(), q.log()), strict=True))
+        logs = dict(zip(LOGITS, (logits(p), logits(q), p.log(), q.log()), strict=True))
         return {**sizes, **dict(zip(INPUTS, (drafts, p, q), strict=True)), **logs}
 
 

@@ -28,8 +28,8 @@ def toy_lm(model: TableModel, *, dtype: torch.dtype = torch.float64, plain: bool
     """A causal language model whose law after ``start, x_1, .., x_n`` is ``model.law((x_1, .., x_n))``.
 
     The first attended token of every row of ``input_ids`` is a start-of-text token that no law depends on.
-    ``logits`` are log-probabilities, -inf where a law is zero. Where the package ``transformers`` is installed the
-    result is a ``PreTrainedModel`` with ``generate``; it is imported here, which takes seconds the first time.
+    ``logits`` are log-probabilities plus a constant of each law's own, -inf where a law is zero. Where the package
+    ``transformers`` is installed the result is a ``PreTrainedModel`` with ``generate``; it is imported here, which takes seconds the first time.
 
     Args:
         model: the laws; texts longer than its levels continue it as a Markov chain.
@@ -42,6 +42,15 @@ def toy_lm(model: TableModel, *, dtype: torch.dtype = torch.float64, plain: bool
     from spectr_verify.replay.hugging_face import hugging_face_lm
 
     return hugging_face_lm(laws, dtype)
+
+
+def logits(laws: Tensor) -> Tensor:
+    """Logits of laws [.., V]: log-probabilities, to each law another constant added.
+
+    A model's logits are not log-probabilities either, and code that takes them for such must not pass.
+    """
+    tokens = torch.arange(laws.shape[-1], dtype=laws.dtype)
+    return laws.log() + 1.5 + (laws * tokens).sum(dim=-1, keepdim=True).cos()
 
 
 class Laws:
@@ -61,9 +70,9 @@ class Laws:
         return self.model.vocab
 
     @cached_property
-    def log_probs(self) -> Tensor:
-        """float64 [number of laws, V], -inf where a probability is zero."""
-        return torch.cat([torch.tensor(level) for level in self.model.levels]).log()
+    def logits(self) -> Tensor:
+        """float64 [number of laws, V], see ``logits``; -inf where a probability is zero."""
+        return logits(torch.cat([torch.tensor(level) for level in self.model.levels]))
 
     @cached_property
     def follow(self) -> list[dict[int, int]]:
@@ -124,7 +133,7 @@ class ToyOutput:
     """What a plain toy model answers: by name, or by index as a tuple of the fields that are there.
 
     Attributes:
-        logits: [B, n, V], log-probabilities of the token after each of the n new tokens.
+        logits: [B, n, V], of the token after each of the n new tokens.
         past_key_values: the cache, in the form in which it came; ``None`` without ``use_cache``.
     """
 
@@ -184,17 +193,17 @@ class ToyLM(nn.Module):
         super().__init__()
         self.laws = laws
         self.config = SimpleNamespace(vocab_size=laws.vocab, use_cache=True, is_encoder_decoder=False)
-        self.log_probs = nn.Parameter(laws.log_probs.to(dtype), requires_grad=False)
+        self.table = nn.Parameter(laws.logits.to(dtype), requires_grad=False)
 
     @property
     def device(self) -> torch.device:
         """Where the logits are."""
-        return self.log_probs.device
+        return self.table.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The number format of the logits."""
-        return self.log_probs.dtype
+        return self.table.dtype
 
     def forward(
         self,
@@ -229,7 +238,7 @@ class ToyLM(nn.Module):
         refuse(input_ids, others)
         keys, past = remember(input_ids, ToyCache() if past is None else past)
         laws = self.laws.after(keys, attention_mask, input_ids.shape[1], logits_to_keep)
-        logits = self.log_probs[torch.tensor(laws, device=self.device)]
+        logits = self.table[torch.tensor(laws, device=self.device)]
         output = ToyOutput(logits, None if use_cache is False else past)
         return output.to_tuple() if return_dict is False else output
 

@@ -14,23 +14,32 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
 TEXTS = 5_000
 """How many texts the file draws."""
 
-EXTREME_TEXTS = 200
-"""How many where every uniform is at an extreme value."""
+EXTREME_TEXTS = 1_000
+"""How many where uniforms are at an extreme value now and then."""
+
+
+LOGITS_FUNCTION = """\
+def logits(laws):  # log-probabilities, to each law another constant added
+    return laws.log() + 1.5 + (laws * torch.arange(V)).sum(dim=-1, keepdim=True).cos()
+
+
+"""
 
 
 def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> str | None:
     """The file: it imports the function, calls it on the counterexample again and again, and counts the wrong text.
 
-    Where the fault shows at an extreme uniform only, torch.rand is made to return that value. ``None`` where the fault
-    is an error at an extreme uniform, or shows only in a later round of a function that is handed its drafts.
+    Where the fault shows at an extreme uniform only, the generators are made to return that value now and then.
+    ``None`` where the fault is an error at an extreme uniform, or shows only in a later round of a function that is
+    handed its drafts.
     """
     edge = verdict.edge
     if edge is not None and edge.tokens:
-        text, produced, due = edge.tokens[: edge.position + 1], "more than 0", "0"
+        text, by_laws = edge.tokens[: edge.position + 1], "by the target 0"
     elif wrong is not None:
-        text, produced, due = wrong.tokens, f"{wrong.produced:.6g}", f"{wrong.target:.6g}"
+        text, by_laws = wrong.tokens, f"exactly {wrong.produced:.6g}, by the target {wrong.target:.6g}"
     else:
-        text, produced, due = (), "", ""
+        text, by_laws = (), ""
     late = verifier.calls == "probabilities" and len(text) > verdict.instance.length + 1
     if late or (edge is not None and not edge.tokens):
         return None
@@ -40,13 +49,13 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
         body = _step(verdict, verifier, len(text))
     drawn = _draw_texts(TEXTS if edge is None else EXTREME_TEXTS)
     parts = [
+        "" if edge is None else _extreme(edge.edge) + "\n",
         _imports(verifier),
         f"L, K, V = {verdict.instance.length}, {verdict.instance.drafts}, {verdict.instance.pair.vocab}",
         f"temperature = {verifier.temperature!r}" if verifier.calls == "step" else "",
         body,
-        _extreme(edge.edge) if edge is not None else "",
         drawn,
-        _count(text, produced, due) if text else _mean(verdict),
+        _count(text, by_laws) if text else _mean(verdict),
     ]
     return "\n".join(part for part in parts if part) + "\n"
 
@@ -68,8 +77,8 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
     positional = [] if arguments.use(*INPUTS, *LOGITS) else list(INPUTS)
     call = ", ".join([*positional, *(f"{name}={expression}" for name, expression in arguments.expressions.items())])
     logs = {
-        "draft_logits": "draft_probs.log()",
-        "target_logits": "target_probs.log()",
+        "draft_logits": "logits(draft_probs)",
+        "target_logits": "logits(target_probs)",
         "draft_logprobs": "draft_probs.log()",
         "target_logprobs": "target_probs.log()",
     }
@@ -89,7 +98,7 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
             return torch.tensor(model[len(text)][row], dtype=torch.{dtype})
 
 
-        def draw(model, text):
+        {logits}def draw(model, text):
             return text + [int(torch.multinomial(law(model, text), 1))]
 
 
@@ -121,6 +130,7 @@ def _probabilities(verdict: Verdict, verifier: Verifier) -> str:
         dtype=str(verdict.dtype).removeprefix("torch."),
         squeeze=squeeze,
         logs=used,
+        logits=LOGITS_FUNCTION if "logits(" in used else "",
         call=call,
     )
 
@@ -180,18 +190,38 @@ def _levels(model: TableModel, depth: int) -> str:
 
 
 def _extreme(value: float) -> str:
+    """Comes before the import of the function, which may keep the generators by name."""
     return dedent(
         f"""\
-        extreme = {value!r}  # what torch draws about once in 2^24 times
+        import random
+
+        import numpy as np
+        import torch
+
+        extreme = {value!r}  # generators draw it about once in 2^24 times (float32); here once in four
+        coins = np.random.default_rng(0)
 
 
-        def rand(*size, generator=None, **form):
-            return torch.full(size if not size or isinstance(size[0], int) else size[0], extreme, **form)
+        def now_and_then(draw):
+            def drawn(*size, **form):
+                numbers = draw(*size, **form)
+                if isinstance(numbers, float):
+                    return extreme if coins.random() < 0.25 else numbers
+                chosen = coins.random(tuple(numbers.shape)) < 0.25
+                numbers[torch.from_numpy(chosen) if isinstance(numbers, torch.Tensor) else chosen] = extreme
+                return numbers
+
+            return drawn
 
 
-        torch.rand = rand
-        torch.rand_like = lambda like, **form: torch.full_like(like, extreme, **form)
-        torch.Tensor.uniform_ = lambda tensor, low=0.0, high=1.0, **_: tensor.fill_(low + (high - low) * extreme)
+        for owner, names in (
+            (torch, ["rand", "rand_like"]),
+            (torch.Tensor, ["uniform_"]),
+            (random, ["random"]),
+            (np.random, ["rand", "random", "random_sample"]),
+        ):
+            for name in names:
+                setattr(owner, name, now_and_then(getattr(owner, name)))
         """
     )
 
@@ -205,11 +235,11 @@ def _draw_texts(count: int) -> str:
     )
 
 
-def _count(text: tuple[int, ...], produced: str, due: str) -> str:
+def _count(text: tuple[int, ...], by_laws: str) -> str:
     return dedent(
         f"""\
         share = sum(text[:{len(text)}] == {list(text)} for text in texts) / len(texts)
-        print(f"{{share:.4f}} of the texts begin with {list(text)}; exactly {produced}, by the target {due}")"""
+        print(f"{{share:.4f}} of the texts begin with {list(text)}; {by_laws}")"""
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spectr_verify.audit import Instance, judge
+from spectr_verify.audit import Instance, Verdict, audit, judge
 from spectr_verify.audit.diagnosis import diagnose
 from spectr_verify.replay import verifier
 from spectr_verify.rules import RULES
@@ -16,12 +16,16 @@ from toy_models import TableModel, ToyPair
 
 PAIR = ToyPair(
     "three tokens",
-    TableModel.parse([[["1/5", "3/10", "1/2"]], [["1/4", "1/4", "1/2"], ["1/5", "1/5", "3/5"], ["1/3", "1/3", "1/3"]]]),
-    TableModel.parse([[["3/10", "1/2", "1/5"]], [["1/2", "1/4", "1/4"], ["2/3", "1/6", "1/6"], ["1/6", "1/3", "1/2"]]]),
+    TableModel.parse([[[".2", ".35", ".45"]], [["1/4", "1/4", "1/2"], ["1/5", "1/5", "3/5"], ["1/3", "1/3", "1/3"]]]),
+    TableModel.parse([[[".4", ".45", ".15"]], [["1/2", "1/4", "1/4"], ["2/3", "1/6", "1/6"], ["1/6", "1/3", "1/2"]]]),
 )
 
 Accept = Callable[[Tensor, Tensor], Tensor]
 Correct = Callable[[Tensor, Tensor], Tensor]
+
+
+def diagnose_one(verdict: Verdict) -> str | None:
+    return diagnose([verdict])
 
 
 def ratio(p: Tensor, q: Tensor) -> Tensor:
@@ -32,8 +36,8 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     return (q - p).clamp(min=0)
 
 
-def only(index: Tensor) -> Tensor:
-    return torch.nn.functional.one_hot(index, 3).double()
+def likeliest(law: Tensor) -> Tensor:
+    return torch.nn.functional.one_hot(law.argmax(), len(law)).double()
 
 
 def variant(
@@ -50,31 +54,31 @@ def variant(
 
 
 FAULTS: dict[str, Callable[..., Tensor]] = {
-    "the first token follows the draft": variant(accept=lambda p, q: torch.ones(3)),
+    "the first token follows the draft": variant(accept=lambda p, q: torch.ones_like(p)),
     "the residual is not subtracted": variant(correct=lambda p, q: q),
     "the correction comes from the draft": variant(correct=lambda p, q: p),
-    "the correction is the target's likeliest token": variant(correct=lambda p, q: only(q.argmax())),
+    "the correction is the target's likeliest token": variant(correct=lambda p, q: likeliest(q)),
     "the acceptance ratio is p/q": variant(accept=lambda p, q: p / q),
-    "if it is the target's likeliest": variant(accept=lambda p, q: only(q.argmax()), correct=lambda p, q: q),
+    "if it is the target's likeliest": variant(accept=lambda p, q: likeliest(q), correct=lambda p, q: q),
     "the first token is always the target's likeliest": lambda tokens, p, q: q[0].argmax(keepdim=True),
     "of the position before": variant(bonus=lambda p, q: q[0]),
-    "does not follow the target": variant(bonus=lambda p, q: q[1] * p[0]),
+    "draft and target are exchanged": variant(accept=lambda p, q: p / q, correct=lambda p, q: (p - q).clamp(min=0)),
 }
 
 
 @pytest.mark.parametrize("says", list(FAULTS))
 def test_planted_faults_are_named(says: str) -> None:
     verdict = judge(verifier(FAULTS[says], "probabilities"), Instance(PAIR, 1, 1))
-    guess = diagnose(verdict)
+    guess = diagnose_one(verdict)
     assert guess is not None
     assert says in guess
 
 
 def test_the_residuals_likeliest_token() -> None:
-    pair = ToyPair("residual", PAIR.draft, TableModel.parse([[["2/5", "9/20", "3/20"]], [["1/3", "1/3", "1/3"]] * 3]))
-    argmax = variant(correct=lambda p, q: only(residual(p, q).argmax()))
+    pair = ToyPair("residual", PAIR.draft, TableModel.parse([[[".4", ".45", ".15"]], [["1/3", "1/3", "1/3"]] * 3]))
+    argmax = variant(correct=lambda p, q: likeliest(residual(p, q)))
     assert "the residual's likeliest" in (
-        diagnose(judge(verifier(argmax, "probabilities"), Instance(pair, 1, 1))) or ""
+        diagnose_one(judge(verifier(argmax, "probabilities"), Instance(pair, 1, 1))) or ""
     )
 
 
@@ -87,13 +91,13 @@ def test_a_bonus_from_the_draft() -> None:
         )
         return torch.cat([ids[:, :n], emitted[None]], dim=1)
 
-    assert diagnose(judge(verifier(decode, "step"), Instance(PAIR, 1, 1))) == "the bonus token comes from the draft"
+    assert diagnose_one(judge(verifier(decode, "step"), Instance(PAIR, 1, 1))) == "the bonus token comes from the draft"
 
 
 def test_support_and_edges_and_later_rounds() -> None:
     zero = ToyPair("zero", PAIR.draft, TableModel.parse([[["1/2", "1/2", "0"]], [["1/3", "1/3", "1/3"]] * 3]))
     smooth = variant(correct=lambda p, q: q + 0.1)
-    assert "support violated" in (diagnose(judge(verifier(smooth, "probabilities"), Instance(zero, 1, 1))) or "")
+    assert "support violated" in (diagnose_one(judge(verifier(smooth, "probabilities"), Instance(zero, 1, 1))) or "")
 
     def at_zero(tokens: Tensor, p: Tensor, q: Tensor) -> Tensor:
         if (torch.rand(1) * p[0][tokens] <= q[0][tokens]).item():
@@ -101,10 +105,10 @@ def test_support_and_edges_and_later_rounds() -> None:
         return torch.multinomial(residual(p[0], q[0]), 1)
 
     edge = judge(verifier(at_zero, "probabilities"), Instance(zero, 1, 1), edges=True)
-    assert "a test that holds at zero" in (diagnose(edge) or "")
+    assert "a test that holds at zero" in (diagnose_one(edge) or "")
 
     later = judge(verifier(_forgetful, "step"), Instance(PAIR, 1, 1), tokens=3)
-    assert "later ones are not" in (diagnose(later) or "")
+    assert "later ones are not" in (diagnose_one(later) or "")
 
 
 def _forgetful(draft: nn.Module, target: nn.Module, ids: Tensor) -> Tensor:
@@ -113,5 +117,23 @@ def _forgetful(draft: nn.Module, target: nn.Module, ids: Tensor) -> Tensor:
 
 
 def test_nothing_is_guessed_about_what_is_right_or_unknown() -> None:
-    assert diagnose(judge(verifier(variant(), "probabilities"), Instance(PAIR, 1, 1), edges=True)) is None
-    assert diagnose(judge(RULES["spectr-gbv-released"], Instance(PAIR, 1, 2))) is None
+    assert diagnose_one(judge(verifier(variant(), "probabilities"), Instance(PAIR, 1, 1), edges=True)) is None
+    assert diagnose_one(judge(RULES["spectr-gbv-released"], Instance(PAIR, 1, 2))) is None
+
+
+@pytest.mark.parametrize("says", list(FAULTS))
+def test_on_the_pairs_of_an_audit_only_what_fits_everywhere_is_said(says: str) -> None:
+    report = audit(verifier(FAULTS[says], "probabilities"), length=1, max_examples=10)
+    assert report.verdict == "biased"
+    assert says in (report.guess or "")
+
+
+def test_what_fits_two_faults_is_not_said() -> None:
+    """Draft (1/2, 1/2) and target (1/3, 2/3): accepting with p/q leaves the draft's law, as accepting all does."""
+    small = ToyPair(
+        "small", TableModel.parse([[["1/2", "1/2"]], [["1/2", "1/2"]] * 2]),
+        TableModel.parse([[["1/3", "2/3"]], [["1/2", "1/2"]] * 2]),
+    )  # fmt: skip
+    verdict = judge(verifier(FAULTS["the acceptance ratio is p/q"], "probabilities"), Instance(small, 1, 1))
+    assert verdict.round.first_token == pytest.approx([0.5, 0.5])
+    assert "follows the draft" not in (diagnose_one(verdict) or "")

@@ -16,13 +16,32 @@ from toy_models import TableModel, ToyPair
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 MINE = """
+from random import random
+
+import numpy as np
 import torch
 
 
 def at_zero(tokens, p, q):
-    if (torch.rand(1) <= q[0, tokens] / p[0, tokens]).item():
+    return emitted(tokens, p, q, torch.rand(1) <= q[0, tokens] / p[0, tokens])
+
+
+def python_at_zero(tokens, p, q):
+    return emitted(tokens, p, q, random() <= float(q[0, tokens] / p[0, tokens]))
+
+
+def numpy_at_zero(tokens, p, q):
+    return emitted(tokens, p, q, np.random.rand() <= float(q[0, tokens] / p[0, tokens]))
+
+
+def emitted(tokens, p, q, accepted):
+    if accepted:
         return torch.cat([tokens, torch.multinomial(q[1], 1)])
     return torch.multinomial((q[0] - p[0]).clamp(min=0), 1)
+
+
+def logits_as_logprobs(x, p, q):
+    return emitted(x, p.exp(), q.exp(), torch.rand(1) * p[0, x].exp() < q[0, x].exp())
 
 
 class Engine:
@@ -53,6 +72,27 @@ def run(source: str, folder: Path) -> tuple[float, str]:
     return float(found[1]), done.stdout
 
 
+@pytest.mark.parametrize("function", ["at_zero", "python_at_zero", "numpy_at_zero"])
+def test_an_extreme_uniform_is_put_in_the_generators_place(
+    function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    zero = ToyPair(
+        "zero",
+        TableModel.parse([[["1/2", "1/2"]], [["1/2", "1/2"]] * 2]),
+        TableModel.parse([[["1", "0"]], [["1/2", "1/2"]] * 2]),
+    )
+    report = audit(load_verifier(f"mine:{function}", "probabilities"), instances=[Instance(zero, 1, 1)])
+    assert report.counterexample is not None
+    assert report.counterexample.edge is not None
+    source = plain_file(report)
+    assert source is not None
+    share, line = run(source, tmp_path)
+    assert share > 0.05
+    assert line.strip().endswith("of the texts begin with [1]; by the target 0")
+
+
 @pytest.mark.parametrize(
     ("spec", "calls", "arguments", "drafts"),
     [
@@ -65,6 +105,12 @@ def run(source: str, folder: Path) -> tuple[float, str]:
             1,
         ),
         ("mine:two", "probabilities", {}, 2),
+        (
+            "mine:logits_as_logprobs",
+            "probabilities",
+            {"x": "draft_tokens", "p": "draft_logits", "q": "target_logits"},
+            1,
+        ),
     ],
 )
 def test_what_it_draws_agrees_with_the_exact_law(
@@ -94,21 +140,3 @@ def test_a_later_round_is_reproduced_by_calling_again(tmp_path: Path, monkeypatc
     assert source is not None
     share, _ = run(source, tmp_path)
     assert share == pytest.approx(report.wrong.produced, abs=0.035)
-
-
-def test_an_extreme_uniform_is_put_in_torchs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
-    zero = ToyPair(
-        "zero",
-        TableModel.parse([[["1/2", "1/2"]], [["1/2", "1/2"]] * 2]),
-        TableModel.parse([[["1", "0"]], [["1/2", "1/2"]] * 2]),
-    )
-    report = audit(load_verifier("mine:at_zero", "probabilities"), instances=[Instance(zero, 1, 1)])
-    assert report.counterexample is not None
-    assert report.counterexample.edge is not None
-    source = plain_file(report)
-    assert source is not None
-    share, line = run(source, tmp_path)
-    assert share > 0.3
-    assert "exactly more than 0, by the target 0" in line

@@ -52,6 +52,13 @@ def ratio_inverted(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tens
     return ended(n, draft_tokens, draft_probs, target_probs)
 
 
+def logits_taken_for_log_probs(draft_tokens: Tensor, draft_logits: Tensor, target_logits: Tensor) -> Tensor:
+    """The softmax is forgotten: what is compared are exponentials of raw logits, which do not sum to 1."""
+    draft_probs, target_probs = draft_logits.exp(), target_logits.exp()
+    n = leading(torch.rand(len(draft_tokens)) < ratios(draft_tokens, draft_probs, target_probs))
+    return ended(n, draft_tokens, draft_probs, target_probs)
+
+
 def ratio_to_the_likeliest(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> Tensor:
     """The target's probability is divided by the target's largest one instead of the draft's."""
     # The draft's law is not at hand, so the target's largest probability stands in for it.
@@ -106,6 +113,10 @@ FAULTS = (
     planted(everything_accepted, link="https://github.com/vllm-project/vllm-ascend/pull/13766"),
     planted(first_token_unverified, link="https://github.com/ohdearquant/lattice/issues/243"),
     planted(ratio_inverted),
+    planted(
+        logits_taken_for_log_probs,
+        arguments={name: name for name in ("draft_tokens", "draft_logits", "target_logits")},
+    ),
     planted(ratio_to_the_likeliest, link="https://github.com/1bit-MONSTER/1bit-MONSTER/issues/637"),
     planted(accepted_on_a_second_look, link="https://github.com/alibaba/rtp-llm/pull/1295"),
     planted(later_tokens_accepted, length=2, link="https://github.com/huggingface/transformers/pull/28508"),

@@ -11,11 +11,15 @@ from spectr_verify.audit.gallery.fault import Fault
 from spectr_verify.audit.gallery.register import CONTROLS, FAULTS
 from spectr_verify.audit.instance import Instance
 from spectr_verify.audit.progress import Progress
+from spectr_verify.audit.search import audit
 from spectr_verify.audit.verdict import Subject, Verdict, judge
 from spectr_verify.errors import InputError
 from spectr_verify.replay import Verifier, verifier
 from spectr_verify.rules import Rule
 from toy_models import TableModel, ToyPair, family_pairs
+
+SEARCHED = 30
+"""How many pairs are drawn for each function where the gallery is searched."""
 
 NARROW = ToyPair(
     "narrow",
@@ -126,28 +130,33 @@ class GalleryRow:
         }
 
 
-def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0) -> list[GalleryRow]:
-    """Audit every fault, up to its first counterexample, and every control.
+def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0, search: bool = False) -> list[GalleryRow]:
+    """Judge every fault, up to its first counterexample, and every control, on six pairs.
 
     Args:
         progress: called with a line before every function.
         seed: draws one of the pairs that they are judged on.
+        search: audit each as a user would instead, with ``SEARCHED`` drawn pairs and the whole suite: minutes.
     """
     records = [(fault, True) for fault in FAULTS] + [(control, False) for control in CONTROLS]
     rows = []
     for number, (record, planted) in enumerate(records):
         progress(f"{number + 1} of {len(records)}: {record.name}")
-        rows.append(judge_record(record, planted=planted, seed=seed))
+        rows.append(judge_record(record, planted=planted, seed=seed, search=search))
     return rows
 
 
-def judge_record(record: Fault, *, planted: bool, seed: int = 0) -> GalleryRow:
-    """Audit one function of the gallery; ``planted`` tells what is expected, ``seed`` draws one of the pairs."""
+def judge_record(record: Fault, *, planted: bool, seed: int = 0, search: bool = False) -> GalleryRow:
+    """Judge one function of the gallery; ``planted`` tells what is expected, the rest is as for ``run_gallery``."""
     started, subject = time.monotonic(), _subject(record)
     found, refusal = None, ""
     try:
-        verdicts = (_judge(subject, where) for where in _instances(record, seed))
-        found = next((verdict for verdict in verdicts if not verdict.lossless), None)
+        if search:
+            report = audit(subject, length=record.length, drafts=record.drafts, seed=seed, max_examples=SEARCHED)
+            found, refusal = report.counterexample, report.stopped or ""
+        else:
+            verdicts = (_judge(subject, where) for where in _instances(record, seed))
+            found = next((verdict for verdict in verdicts if not verdict.lossless), None)
     except InputError as error:
         refusal = str(error)
     paths = subject.budget.used if isinstance(subject, Verifier) else 0
