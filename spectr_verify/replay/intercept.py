@@ -25,6 +25,8 @@ from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.monotone import Undecided, UnfollowedError
 from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
 from spectr_verify.replay.questions import Number, Questions, ReusedError
+from spectr_verify.replay.rounding import check_kept, rounded_to
+from spectr_verify.replay.where import where
 
 DECIDED = 0
 """The shadow of an ordinary number: where an operation fills up with zeros, its shadow is right too."""
@@ -91,6 +93,8 @@ class Replay(TorchDispatchMode):
         self.questions = questions
         self.notes: list[str] = []
         self._numbers: list[Undecided] = []
+        self._fitting: set[tuple[int, torch.dtype]] = set()  # handles, and formats that they were rounded to
+        self._operation = ""
         self._shadows: dict[int, Shadow] = {}
         self._lent: dict[int, torch.UntypedStorage] = {}  # kept, for an address must not be given to another one
         self.functions = Functions(self)
@@ -141,7 +145,7 @@ class Replay(TorchDispatchMode):
         return self._follow_or_refuse(func, name, args, kwargs)
 
     def _follow_or_refuse(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
-        shown = _SHOWN.get(name, f"torch's {name.removeprefix('_')}")
+        shown = self._operation = _SHOWN.get(name, f"torch's {name.removeprefix('_')}")
         try:
             return self._follow(func, name, args, kwargs)
         except ReusedError:
@@ -150,7 +154,7 @@ class Replay(TorchDispatchMode):
                 "them); their joint law is not followed"
             )
         except UnfollowedError as error:
-            why = str(error) or (
+            why = str(error).replace(where(), "") or (  # the line is told in the end
                 "what is followed are comparisons, monotone functions of one uniform, searchsorted, and argmax, topk "
                 "and sort of races"
             )
@@ -204,10 +208,20 @@ class Replay(TorchDispatchMode):
             if not undecided:
                 return tensor
             shadow = self._new_shadow(tensor)
-        shadow.copy_(handles)
+        shadow.copy_(self._rounded(handles, tensor.dtype) if undecided else handles)
         if undecided:
             tensor.masked_fill_((handles != DECIDED).to(tensor.device), float("nan"))
         return tensor
+
+    def _rounded(self, handles: Tensor, dtype: torch.dtype) -> Tensor:
+        """The same numbers as far as a format keeps them."""
+        changed = {}
+        for handle in set(handles.flatten().tolist()):
+            if handle > DECIDED and (handle, dtype) not in self._fitting:
+                number = rounded_to(self._numbers[handle - 1], dtype, self._operation, where)
+                changed[handle] = handle if number is self._numbers[handle - 1] else self._handle(number)
+                self._fitting.add((changed[handle], dtype))
+        return handles.clone().apply_(lambda handle: changed.get(handle, handle)) if changed else handles
 
     def _new_shadow(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
@@ -344,6 +358,7 @@ class Replay(TorchDispatchMode):
     def _to_integers(self, func: Any, args: Any, kwargs: Any) -> Tensor:
         if kwargs["dtype"] == torch.bool:
             raise UnfollowedError
+        check_kept(self.numbers(args[0]))
         whole = [rounded(self.questions, "trunc", number) for number in self.numbers(args[0])]
         result: Tensor = func(torch.tensor(whole, dtype=torch.float64).reshape(args[0].shape), **kwargs)
         return result
@@ -353,6 +368,7 @@ class Replay(TorchDispatchMode):
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             (number,) = self.numbers(tensor.reshape(()))
             try:
+                check_kept([number])
                 return int(rounded(self.questions, "trunc", number))
             except UnfollowedError:
                 self.refuse("the value (int()) of random numbers that are still undecided is asked for")

@@ -6,7 +6,7 @@ as its chain. ``value <= t`` is then ``u <= t'`` for the threshold ``t'`` that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite, log
 from typing import Any, ClassVar
@@ -138,6 +138,20 @@ class Uniform:
     spent: bool = False
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Where a number format made one value of many.
+
+    Attributes:
+        low, high: it did for uniforms below ``low``, and for those above ``high``.
+        says: which operation did, and where.
+    """
+
+    low: float
+    high: float
+    says: str
+
+
 @dataclass(frozen=True, eq=False)
 class Undecided:
     """A monotone function of one uniform.
@@ -145,10 +159,12 @@ class Undecided:
     Attributes:
         uniform: the random number.
         chain: the steps from it to this value.
+        lost: where this is not what the code under test has, ``None`` where that is as good as nowhere.
     """
 
     uniform: Uniform
     chain: tuple[Step, ...] = ()
+    lost: Lost | None = None
 
     @property
     def key(self) -> Key:
@@ -164,7 +180,7 @@ class Undecided:
             step, last = Affine(last[0].a * step.a, step.a * last[0].b + step.b), ()
         if isinstance(step, Affine) and (step.a == 0 or not isfinite(step.a) or not isfinite(step.b)):
             raise UnfollowedError  # beyond what the numbers can hold
-        return Undecided(self.uniform, (*rest, *last) if step == Affine(1.0, 0.0) else (*rest, *last, step))
+        return replace(self, chain=(*rest, *last) if step == Affine(1.0, 0.0) else (*rest, *last, step))
 
     def _keep_off_below_zero(self) -> None:
         """Leave out the values below 0 where only rounding gives them any weight: log(u + 1e-20) at u = 1."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spectr_verify.replay.monotone import GUARD, Undecided, UnfollowedError
 from spectr_verify.replay.questions import BELOW_ONE, BELOW_ONE_SINGLE, Number, Questions, combine
+from spectr_verify.replay.rounding import check_comparison, check_kept, check_race
 
 if TYPE_CHECKING:
     from spectr_verify.replay.intercept import Replay
@@ -144,12 +145,16 @@ OVERWRITES = {"rand", "rand_like", "uniform_", "exponential_", "random_", "berno
 def entry(ask: Questions, name: str, row: Sequence[Number]) -> Number:
     """One entry of the result of an elementwise operation, some of whose operands are undecided."""
     if name in _COMPARISONS:
+        check_comparison(row[0], row[1])
         return float(_COMPARISONS[name](ask, row[0], row[1]))
+    if name in _WHOLE or name in _CERTAIN:
+        check_kept(row)
     if name in _CERTAIN:
         return _CERTAIN[name]
-    if name in ("floor", "trunc", "ceil"):
+    if name in _WHOLE:
         return rounded(ask, name, row[0])
     if name == "sign":
+        check_comparison(row[0], 0.0)
         return float(ask.less(0.0, row[0])) - float(ask.less(row[0], 0.0))
     if name == "clamp":
         return _clamped(ask, row[0], row[1], row[2])
@@ -201,10 +206,13 @@ _COMPARISONS: dict[str, Callable[[Questions, Number, Number], bool]] = {
 _CERTAIN = {"isnan": 0.0, "isinf": 0.0, "isfinite": 1.0}
 """Answers that no undecided number can change."""
 
+_WHOLE = ("floor", "trunc", "ceil")
+
 ELEMENTWISE = {
     *_COMPARISONS,
     *_CERTAIN,
-    *("floor", "trunc", "ceil", "sign", "clamp", "clamp_min", "clamp_max", "maximum", "minimum"),
+    *_WHOLE,
+    *("sign", "clamp", "clamp_min", "clamp_max", "maximum", "minimum"),
     *("neg", "log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "reciprocal", "sqrt", "rsqrt", "square", "abs"),
     *("nan_to_num", "add", "sub", "rsub", "mul", "div", "pow"),
 }
@@ -219,12 +227,17 @@ def _argmax(replay: Replay, name: str, tensor: Tensor, dim: int | None = None, k
 def _winners(replay: Replay, tensor: Tensor, dim: int | None, keepdim: bool, *, largest: bool) -> Tensor:
     if dim is None:
         (row,) = _rows(replay, tensor[(None,) * (tensor.ndim == 0)], tensor.numel())
-        winner = replay.questions.winner(row, largest=largest)
+        winner = _winner(replay.questions, row, largest)
         return torch.tensor(winner).reshape([1] * tensor.ndim if keepdim else [])
     moved = tensor.movedim(dim, -1)
     rows = _rows(replay, moved, moved.shape[-1])
-    winners = torch.tensor([replay.questions.winner(row, largest=largest) for row in rows]).reshape(moved.shape[:-1])
+    winners = torch.tensor([_winner(replay.questions, row, largest) for row in rows]).reshape(moved.shape[:-1])
     return winners.unsqueeze(dim) if keepdim else winners
+
+
+def _winner(ask: Questions, row: list[Number], largest: bool) -> int:
+    check_race(row, 1, largest=largest)
+    return ask.winner(row, largest=largest)
 
 
 def _rows(replay: Replay, tensor: Tensor, width: int) -> list[list[Number]]:
@@ -252,11 +265,16 @@ def _extreme_value(replay: Replay, name: str, tensor: Tensor, dim: Any = (), kee
     return _extreme(replay, name, tensor, dims[0], keepdim)[0] if dims else _extreme(replay, name, tensor)
 
 
+def _order(ask: Questions, row: list[Number], count: int, largest: bool) -> list[int]:
+    check_race(row, count, largest=largest)
+    return ask.order(row, count, largest=largest)
+
+
 def _topk(
     replay: Replay, name: str, tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
     moved = tensor.movedim(dim, -1)
-    orders = [replay.questions.order(row, k, largest=largest) for row in _rows(replay, moved, moved.shape[-1])]
+    orders = [_order(replay.questions, row, k, largest) for row in _rows(replay, moved, moved.shape[-1])]
     index = torch.tensor(orders, dtype=torch.int64).reshape(*moved.shape[:-1], k).movedim(-1, dim)
     return replay.move(torch.ops.aten.gather.default, "gather", (tensor, dim, index), {}), index
 
@@ -295,6 +313,8 @@ def _searchsorted(
 
 def _place(ask: Questions, number: Number, edges: list[float], side: Any) -> int:
     if isinstance(number, Undecided):
+        for edge in edges:
+            check_comparison(number, edge)
         return ask.place(number, edges)
     return int(np.searchsorted(edges, number, side=side))
 
