@@ -104,6 +104,7 @@ class _Judge:
     def __init__(self, rule: Subject, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
         self.rule, self.dtype, self.given, self.limits = rule, dtype, tolerance, limits
         self.stopped: str | None = None
+        self.refusal: InputError | None = None
         self.tolerance = 0.0
         self.known: dict[tuple[str, int | None, bool], Verdict | None] = {}
         self.sizes: list[tuple[int, int, int]] = []
@@ -114,6 +115,8 @@ class _Judge:
         """Judge one round, and if asked the law of the first ``tokens`` tokens; ``None`` once a bound is reached."""
         # Hypothesis asks again about pairs that it drew, and must get the same answer, bound or no bound.
         asked = (where.as_json(), tokens, edges)
+        if self.refusal is not None:
+            raise self.refusal
         if asked not in self.known:
             self.known[asked] = self._judge(where, tokens, edges)
         return self.known[asked]
@@ -135,7 +138,8 @@ class _Judge:
             self.stopped = str(error)
             return None
         except InputError as error:  # no verdict: the pair is what it takes to see the same again
-            raise type(error)(f"{error}\n  on the pair {_shown(where)}") from error
+            self.refusal = type(error)(f"{error}\n  on the pair {_shown(where)}")
+            raise self.refusal from error
         self.sizes.append((where.pair.vocab, where.length, where.drafts))
         self.worst_error = max(self.worst_error, verdict.worst_error)
         self.tolerance = max(self.tolerance, verdict.tolerance)

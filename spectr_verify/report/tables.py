@@ -125,6 +125,10 @@ def audit_text(report: AuditReport) -> RenderableType:
         error = f"largest total-variation error {report.worst_error:.1e}, {report.tolerance:g} allowed"
         if report.stopped is None:
             return Group(Text.assemble((f"{name}: lossless", "bold green"), f" on all {judged}; {error}"), *notes)
+        if not report.judged:
+            return Group(
+                Text.assemble((f"{name}: undecided", "bold yellow"), f": nothing was judged, {report.stopped}")
+            )
         said = f": no fault found on {judged}; {error}. That is not a verdict: {report.stopped}"
         return Group(Text.assemble((f"{name}: undecided", "bold yellow"), said), *notes)
     where = verdict.instance
