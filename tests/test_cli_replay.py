@@ -54,7 +54,7 @@ def loops(x, p, q):
 
 
 def draws(x, p, q):
-    while torch.rand(()) < 0.95:
+    while torch.multinomial(torch.tensor([0.95, 0.05]), 1) == 0:
         pass
     return right(x, p, q)
 
