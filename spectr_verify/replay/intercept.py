@@ -214,7 +214,9 @@ class Replay(TorchDispatchMode):
         return tensor
 
     def _rounded(self, handles: Tensor, dtype: torch.dtype) -> Tensor:
-        """The same numbers as far as a format keeps them."""
+        """The same numbers as far as a format keeps them; on an edge path, whose weights mean nothing, as they are."""
+        if self.questions.edge is not None:
+            return handles
         changed = {}
         for handle in set(handles.flatten().tolist()):
             if handle > DECIDED and (handle, dtype) not in self._fitting:

@@ -60,10 +60,10 @@ def _lost(low: float, high: float, chain: tuple[Step, ...], dtype: torch.dtype) 
     shares = float(number.below(below)), 1 - float(number.below(above))
     if max(shares) <= RARE:
         return low, high, None
-    ends = float(number.threshold(below)), float(number.threshold(above))
+    low, high = sorted((float(number.threshold(below)), float(number.threshold(above))))
     is_zero = (below if shares[0] >= shares[1] else -above) > 0
     how = f"{'rounds to zero' if is_zero else 'overflows'} in {str(dtype)[6:]} with probability {max(shares):.2g}"
-    return *sorted(ends), how
+    return low, high, how
 
 
 def check_kept(values: Sequence[Number]) -> None:

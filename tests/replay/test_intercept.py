@@ -577,7 +577,7 @@ def test_undecided_numbers_in_print_are_noted_once(show: Callable[[Tensor], str]
 
 def test_a_race_that_does_not_add_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spectr_verify.replay.monotone.ADDS_UP", -1.0)
-    message = refusal(lambda: (uniforms(3) * torch.tensor([1.0, 2.0, 3.0])).argmax())
+    message = refusal(lambda: (uniforms(3) * torch.tensor([1.0, 2.0, 3.25])).argmax())  # an integral of its own
     assert "torch's argmax is done to random numbers that are still undecided; the race of 3 of them could not be" in (
         message
     )

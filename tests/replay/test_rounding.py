@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from replayed import chances, law, refusal
+from replayed import chances, fresh, law, refusal
 from torch import Tensor
+
+from spectr_verify.replay import Budget
+from spectr_verify.replay.runner import outcomes
 
 F64 = torch.float64
 SMALL = torch.tensor([2e-3, 3e-3, 5e-3])
@@ -81,6 +84,16 @@ def test_a_race_of_normalised_weights_is_followed(dtype: torch.dtype) -> None:
     assert law(lambda: (torch.rand(4, dtype=dtype) ** (1 / Q.to(dtype))).argmax()) == pytest.approx(
         dict(enumerate(Q.tolist())), abs=1e-6
     )
+
+
+def test_an_extreme_value_is_no_reason_to_refuse_a_race() -> None:
+    """One number is 0 then; that the other one rounds to 0 too is as unlikely as it was."""
+
+    def race() -> int:
+        return int((singles(2) ** torch.tensor([1.5, 9.0])).argmax())
+
+    found = {(outcome.edge, outcome.result) for outcome in outcomes(race, "code", Budget(), fresh(), edges=True)}
+    assert {(0.0, 0), (0.0, 1), (None, 0), (None, 1)} < found
 
 
 def test_the_first_of_small_weights_may_be_drawn_in_logarithms() -> None:
