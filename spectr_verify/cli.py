@@ -216,6 +216,15 @@ def audit(
     examples: Annotated[
         int | None, typer.Option(min=1, help="Pairs that Hypothesis draws: 200, or 100 and 40 of the replayed kinds.")
     ] = None,
+    edge_coins: Annotated[
+        bool, typer.Option("--edge-coins/--no-edge-coins", help="Also try the extreme uniforms; replayed code only.")
+    ] = True,
+    python_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--python", metavar="FILE", callback=_writable, help="Write the counterexample's Python file there."
+        ),
+    ] = None,
     dtype: Dtype = Format.float64,
     tolerance: Tolerance = None,
     max_tuples: MaxTuples = None,
@@ -256,6 +265,7 @@ def audit(
             drafts=drafts,
             seed=seed,
             max_examples=examples,
+            edges=edge_coins,
             dtype=_dtype(dtype),
             tolerance=tolerance,
             limits=_limits(max_tuples, max_worlds, max_texts),
@@ -263,6 +273,8 @@ def audit(
         )
     _console(json_file, soft_wrap=True).print(audit_text(report))
     found = report.counterexample
+    if python_file is not None and (source := plain_file(report)) is not None:
+        _write_text(python_file, source)
     _write(
         json_file,
         "audit",
@@ -432,7 +444,10 @@ def _write(path: Path | None, kind: str, content: dict[str, Any]) -> None:
     if path is None:
         return
     header = {"schema": f"spectr-verify/{kind}/1", "version": __version__}
-    text = json.dumps(header | content, indent=1, allow_nan=False) + "\n"
+    _write_text(path, json.dumps(header | content, indent=1, allow_nan=False) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return

@@ -101,8 +101,17 @@ class AuditReport:
 class _Judge:
     """Judges instance after instance and remembers what it saw."""
 
-    def __init__(self, rule: Subject, dtype: torch.dtype, tolerance: float | None, limits: Limits | None) -> None:
-        self.rule, self.dtype, self.given, self.limits = rule, dtype, tolerance, limits
+    def __init__(
+        self,
+        rule: Subject,
+        edges: bool,
+        dtype: torch.dtype,
+        tolerance: float | None,
+        limits: Limits | None,
+        progress: Progress,
+    ) -> None:
+        self.rule, self.edges, self.dtype, self.given, self.limits = rule, edges, dtype, tolerance, limits
+        self.progress = progress
         self.stopped: str | None = None
         self.refusal: InputError | None = None
         self.tolerance = 0.0
@@ -176,6 +185,7 @@ def audit(
     drafts: int | None = None,
     seed: int = 0,
     max_examples: int | None = None,
+    edges: bool = True,
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
     limits: Limits | None = None,
@@ -196,19 +206,19 @@ def audit(
         length, drafts: L and K of the drawn pairs and of the suite; by default 1 or 2 and 1 to 3, and 2 and 2.
         seed: of the search and of the families in the suite.
         max_examples: how many pairs Hypothesis draws; by default ``EXAMPLES``.
+        edges: whether replayed code is also judged with uniforms at the extreme values of their generators.
         dtype, tolerance, limits: as ``judge``.
         progress: called with a line before every step that takes a while.
 
     Raises:
         InputError: no verdict; the message names the pair.
     """
-    look = _Judge(rule, dtype, tolerance, limits)
     replayed = isinstance(rule, Verifier)
+    look = _Judge(rule, edges and replayed, dtype, tolerance, limits, progress)
     drafts = drafts or (1 if replayed else None)
     shrunk = None
     if instances is None:
         count = max_examples or EXAMPLES[calls(rule)]
-        progress(f"searching {count} drawn pairs")
         shrunk = _search(look, small_pairs(length, drafts, replayed=replayed), seed, count)
     suite = instances if instances is not None else _suite(rule, seed, length, drafts)
     for number, where in enumerate(suite):
@@ -216,7 +226,7 @@ def audit(
         if instances is None:
             look(where)
         else:
-            look(where, tokens or where.tokens_of_every_round, edges=replayed)
+            look(where, tokens or where.tokens_of_every_round, edges=look.edges)
     biased = shrunk or look.earliest
     return AuditReport(
         rule,
@@ -274,7 +284,8 @@ def _smallest(
     def verdict(pair: ToyPair) -> Verdict | None:
         where = Instance.of(pair)
         several = look.rule.kind == "stateful" or (calls(look.rule) == "step" and where.length == 1)
-        return look(where, where.length + 2 if several else None, edges=isinstance(look.rule, Verifier))
+        look.progress(f"searching: pair {look.judged + 1}")
+        return look(where, where.length + 2 if several else None, edges=look.edges)
 
     def wrong(pair: ToyPair) -> bool:
         found = verdict(pair)

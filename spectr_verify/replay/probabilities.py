@@ -11,7 +11,8 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.replay.arguments import check_call
-from spectr_verify.replay.runner import Failure, outcomes
+from spectr_verify.replay.runner import Failure, Outcome, outcomes
+from spectr_verify.replay.tape import ReplayError
 from spectr_verify.replay.tokens import emitted_tokens
 from spectr_verify.replay.toy_lm import logits
 from spectr_verify.replay.verifier import Verifier
@@ -61,7 +62,7 @@ class Replayed:
         """
         verifier, name = self.verifier, self.verifier.name
         call = _call(verifier, round, row)
-        for outcome in outcomes(call, name, verifier.budget, verifier.seen, edges=edges):
+        for outcome in _explained(outcomes(call, name, verifier.budget, verifier.seen, edges=edges), round):
             if isinstance(outcome.result, Failure):
                 yield outcome.result, outcome.weight, outcome.edge
                 continue
@@ -81,6 +82,21 @@ class Replayed:
                 raise
             return Failure(str(error))
         return tokens
+
+
+def _explained(found: Iterator[Outcome], round: Round) -> Iterator[Outcome]:
+    """The same; where the function raised, the error says with which shapes it was called."""
+    try:
+        yield from found
+    except ReplayError as error:
+        if " raised " not in str(error):
+            raise
+        inputs = _Inputs(round, 0).names()
+        shapes = ", ".join(f"{name} {list(inputs[name].shape)}" for name in INPUTS)
+        raise ReplayError(
+            f"{error}. What there is for one request: {shapes}; another form is passed by --arg, such as a batch of one "
+            "by --arg NAME=draft_tokens[None]"
+        ) from error
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
     from spectr_verify.replay import Verifier
 
 TEXTS = 5_000
-"""How many texts the file draws."""
+"""How many texts the file draws at least."""
+
+MOST_TEXTS = 200_000
+"""How many at most: a bias that is too small to see in them is said to be."""
 
 EXTREME_TEXTS = 1_000
 """How many where uniforms are at an extreme value now and then."""
@@ -47,7 +51,10 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
         body = _probabilities(verdict, verifier)
     else:
         body = _step(verdict, verifier, len(text))
-    drawn = _draw_texts(TEXTS if edge is None else EXTREME_TEXTS)
+    enough = TEXTS if wrong is None or not wrong.produced - wrong.target else _enough(wrong)
+    drawn = _draw_texts(min(enough, MOST_TEXTS) if edge is None else EXTREME_TEXTS)
+    if enough > MOST_TEXTS:
+        by_laws += f"; it takes about {enough:.0e} texts to see that"
     parts = [
         "" if edge is None else _extreme(edge.edge) + "\n",
         _imports(verifier),
@@ -60,10 +67,17 @@ def snippet(verdict: Verdict, verifier: Verifier, wrong: WrongText | None) -> st
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def _enough(wrong: WrongText) -> int:
+    """How many texts show the wrong probability at five standard deviations."""
+    gap, p = wrong.produced - wrong.target, wrong.produced
+    return max(TEXTS, int(25 * max(p * (1 - p), wrong.target * (1 - wrong.target)) / gap**2))
+
+
 def _imports(verifier: Verifier) -> str:
     source, _, attribute = verifier.name.rpartition(":")
     head, dot, inner = attribute.partition(".")
     if source.endswith(".py"):
+        source = str(Path(source).resolve())
         return f'import runpy\n\nimport torch\n\nverify = runpy.run_path({source!r})["{head}"]{dot}{inner}'
     named = f"import {head}\n\nverify = {attribute}" if dot else f"import {head} as verify\n"
     return f"import torch\n\nfrom {source} {named}"

@@ -116,9 +116,12 @@ def claims_table(findings: Iterable[Finding]) -> Table:
 
 def audit_text(report: AuditReport) -> RenderableType:
     """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
+    from spectr_verify.audit.verdict import Stage  # brings torch, see above
+
     name = report.rule.name
     runs = f", {report.paths:,} paths" if report.paths else ""
-    judged = f"{report.judged} pairs judged ({report.range}; seed {report.seed}{runs})"
+    pairs = "pair" if report.judged == 1 else "pairs"
+    judged = f"{report.judged} {pairs} judged ({report.range}; seed {report.seed}{runs})"
     notes = [Text(f"Note: {note}.") for note in report.notes]
     verdict = report.counterexample
     if verdict is None:
@@ -138,6 +141,13 @@ def audit_text(report: AuditReport) -> RenderableType:
         Text(f"\n{found}: {sizes(where)}"),
         *(Text(line) for line in (*models(where), *faults(verdict, report.wrong))),
     ]
+    if verdict.stage is Stage.EDGE_COINS:
+        lines.append(
+            Text(
+                "Apart from extreme uniforms it is lossless: the largest total-variation error on all pairs is "
+                f"{report.worst_error:.1e}. (--no-edge-coins leaves them aside.)"
+            )
+        )
     if report.guess is not None:
         lines.append(Text(f"Most likely: {report.guess}."))
     if report.wrong is not None:
