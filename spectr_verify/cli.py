@@ -241,7 +241,8 @@ def audit(
     without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite. Undecided
     is replayed code on which no fault was found before --max-paths or --max-seconds was reached.
     """
-    _keep(pairs, json_file)
+    for written in (json_file, python_file):
+        _keep([*(pairs or ()), target.rpartition(":")[0]], written)
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from spectr_verify.audit import audit as run_audit
@@ -409,10 +410,10 @@ def _status() -> int:
 
 
 def _keep(sources: Iterable[str] | None, json_file: Path | None) -> None:
-    """Refuse to write the result over the pairs that it is about."""
+    """Refuse to write the result over what it is about."""
     for source in sources or ():
         if json_file is not None and os.path.exists(source) and os.path.realpath(source) == os.path.realpath(json_file):
-            raise InputError(f"{json_file} holds the pairs; write the result to another file")
+            raise InputError(f"{json_file} is what is judged; write the result to another file")
 
 
 def _instances(

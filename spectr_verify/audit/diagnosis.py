@@ -10,6 +10,9 @@ from spectr_verify.audit.verdict import Stage, Verdict
 from spectr_verify.exact import first_tokens, total_variation
 from toy_models.tables import Floats
 
+ROUNDING = 1e-6
+"""An error of this size has no law that a kind of fault could be told by."""
+
 FIRST = {
     Stage.ACCEPTED_LENGTH: "over-acceptance: it accepts more than any lossless rule can",
     Stage.LATER_ROUNDS: "the first round is right, later ones are not: what a round leaves the next is lost or stale",
@@ -29,6 +32,8 @@ def diagnose(verdicts: Sequence[Verdict]) -> str | None:
     if stage is Stage.NONE or stage in FIRST:
         return FIRST.get(stage)
     earliest = [verdict for verdict in verdicts if verdict.stage is stage]
+    if max(verdict.worst_error for verdict in earliest) <= ROUNDING:
+        return None
     fitting = [set(_first_token(v) if stage is Stage.FIRST_TOKEN else _last_token(v)) for v in earliest]
     common = set.intersection(*fitting)
     if len(common) == 1:

@@ -102,8 +102,8 @@ class Verdict:
         if self.exceeds_optimum:
             ceiling = self.instance.ceiling(self.rule.kind, self.rule.used_drafts(self.instance.drafts))
             found.append(
-                f"it accepts {self.round.expected_accepted:.6g} tokens a round; no lossless {self.rule.kind} rule can "
-                f"accept more than {ceiling:.6g}"
+                f"it accepts {_apart(self.round.expected_accepted, ceiling)} tokens a round; no lossless "
+                f"{self.rule.kind} rule can accept more than {_apart(ceiling, self.round.expected_accepted)}"
             )
         if self.impossible is not None:
             found.append(
@@ -238,6 +238,11 @@ def wrong_text(verdict: Verdict) -> WrongText | None:
                 return WrongText(_tokens(worst, n, V), float(made[worst]), float(owed[worst]))
             n += 1
     return None
+
+
+def _apart(value: float, other: float) -> str:
+    """A number with as many digits as it takes to tell it from another."""
+    return next(f"{value:.{n}g}" for n in range(6, 18) if n == 17 or f"{value:.{n}g}" != f"{other:.{n}g}")
 
 
 def _tokens(index: int, count: int, V: int) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ class Arguments:
 
     def use(self, *names: str) -> bool:
         """Whether any expression uses one of these names."""
-        return any(name in code.co_names for code in self._codes.values() for name in names)
+        return any(name in _names(code) for code in self._codes.values() for name in names)
 
     def values(self, names: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments, evaluated where these names stand for these values.
@@ -66,7 +66,7 @@ class Arguments:
         found = {}
         for argument, code in self._codes.items():
             try:
-                found[argument] = eval(code, {}, dict(names))  # the user's own expression, as is the function
+                found[argument] = eval(code, dict(names))  # the user's own expression, as is the function
             except Exception as error:  # whatever an expression may raise
                 hint = " (a text is written in quotes)" if isinstance(error, NameError) else ""
                 raise ArgumentError(
@@ -74,6 +74,12 @@ class Arguments:
                     f"it may use {', '.join(names)}{hint}"
                 ) from error
         return found
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that an expression uses, within comprehensions and lambdas too."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def check_call(function: Callable[..., Any], name: str, positional: Sequence[str], given: Mapping[str, Any]) -> None:

@@ -47,9 +47,11 @@ class Replayed:
                 self._laws.clear()
             law = torch.zeros(_count(round), dtype=torch.float64)
             for tokens, weight, _ in self.emissions(round, row):
-                assert not isinstance(tokens, Failure)
-                law[_number(tokens, round.vocab)] += weight
-            self._laws[key] = law
+                if isinstance(tokens, Failure):
+                    self.verifier.seen.note_failure(tokens, weight)
+                else:
+                    law[_number(tokens, round.vocab)] += weight
+            self._laws[key] = law / law.sum()
         return self._laws[key]
 
     def emissions(
@@ -66,11 +68,11 @@ class Replayed:
             if isinstance(outcome.result, Failure):
                 yield outcome.result, outcome.weight, outcome.edge
                 continue
-            yield self._tokens(outcome.result, round, row, outcome.edge), outcome.weight, outcome.edge
+            yield self._tokens(outcome, round, row), outcome.weight, outcome.edge
 
-    def _tokens(self, result: Any, round: Round, row: int, edge: float | None) -> tuple[int, ...] | Failure:
+    def _tokens(self, outcome: Outcome, round: Round, row: int) -> tuple[int, ...] | Failure:
         try:
-            tokens = emitted_tokens(result, self.verifier.name, round.vocab, round.length + 1)
+            tokens = emitted_tokens(outcome.result, self.verifier.name, round.vocab, round.length + 1)
             drafts = round.drafts[row].tolist()
             if not any(tuple(draft[: len(tokens) - 1]) == tokens[:-1] for draft in drafts):
                 raise EmissionError(
@@ -78,7 +80,7 @@ class Replayed:
                     "last must be the accepted beginning of a draft"
                 )
         except EmissionError as error:
-            if edge is None:
+            if not outcome.excused:
                 raise
             return Failure(str(error))
         return tokens
@@ -94,8 +96,8 @@ def _explained(found: Iterator[Outcome], round: Round) -> Iterator[Outcome]:
         inputs = _Inputs(round, 0).names()
         shapes = ", ".join(f"{name} {list(inputs[name].shape)}" for name in INPUTS)
         raise ReplayError(
-            f"{error}. What there is for one request: {shapes}; another form is passed by --arg, such as a batch of one "
-            "by --arg NAME=draft_tokens[None]"
+            f"{error}. What there is for one request: {shapes}; other forms are passed by --arg, such as a batch of one by "
+            "--arg NAME=draft_tokens[None]"
         ) from error
 
 

@@ -46,14 +46,24 @@ class Seen:
     generators: list[Any] | None = field(default=None, repr=False)
     imported: list[Imported] = field(default_factory=list, repr=False)
 
-    def note(self, sentence: str) -> None:
-        """Remember a sentence, once."""
-        self.notes.setdefault(sentence)
+    def note(self, start: str, rest: str = "") -> None:
+        """Remember a sentence, once; of sentences that start alike and go on differently, the first."""
+        if not rest or not any(known.startswith(start) for known in self.notes):
+            self.notes.setdefault(start + rest)
+
+    def note_failure(self, failure: Failure, weight: float) -> None:
+        """Remember what goes wrong on a path that is likely enough to be met."""
+        if weight > RARE[False]:
+            self.note("it goes wrong on paths of little probability, ", f"here {weight:.1g}: {failure.says}")
+
+
+RARE = {False: 1e-12, True: 1e-6}
+"""Paths of this probability may be there because of rounding alone: of float64, and of float32."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What an edge coin made the code raise, in place of a result."""
+    """What went wrong at an edge coin, or on a path that hardly has any weight, in place of a result."""
 
     says: str
 
@@ -66,11 +76,14 @@ class Outcome:
         weight: its probability; without meaning on an edge path.
         result: what the code returned; a ``Failure`` where an edge coin made it raise.
         edge: the extreme value that a uniform took, ``None`` on an ordinary path.
+        excused: whether what goes wrong here is a finding, and does not end the whole enumeration: at an extreme value,
+            and on a path that rounding has opened.
     """
 
     weight: float
     result: Any
     edge: float | None
+    excused: bool
 
 
 def outcomes(
@@ -96,7 +109,7 @@ def outcomes(
         try:
             result = _one_run(call, name, replay, budget, seen)
         except _RaisedError as raised:
-            if questions.edge is None:
+            if questions.edge is None and tape.weight > RARE[questions.single]:
                 likely = "" if tape.weight == 1 else f" (with probability {tape.weight:.2g})"
                 raise ReplayError(f"{raised}{likely}{_advice(raised.__cause__)}") from raised.__cause__
             result = Failure(str(raised))
@@ -107,7 +120,8 @@ def outcomes(
                 seen.note(sentence)
         if tape.refusal is not None:
             raise ReplayError(f"{name}: {tape.refusal}")
-        return Outcome(tape.weight, result, questions.edge)
+        excused = questions.edge is not None or tape.weight <= RARE[questions.single]
+        return Outcome(tape.weight, result, questions.edge, excused)
 
     first_run = not edges
 
@@ -202,7 +216,7 @@ def _one_run(call: Callable[[], Any], name: str, replay: Replay, budget: Budget,
         return None
     finally:
         if printed.getvalue():
-            seen.note(f"it prints; what it printed first begins {printed.getvalue().strip()[:60]!r}")
+            seen.note("it prints; ", f"what it printed first begins {printed.getvalue().strip()[:60]!r}")
 
 
 def _at(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from torch import nn
 
 from spectr_verify.exact import Limits, RoundLaw, TextLaw
 from spectr_verify.replay.arguments import check_call
-from spectr_verify.replay.runner import Failure, outcomes
+from spectr_verify.replay.runner import Failure, Outcome, outcomes
 from spectr_verify.replay.tokens import emitted_tokens
 from spectr_verify.replay.toy_lm import toy_lm
 from spectr_verify.replay.verifier import Verifier
@@ -42,6 +42,7 @@ class Stepper:
         # Models of transformers are for code that uses transformers; importing it for others would cost seconds.
         plain = "transformers" not in sys.modules
         self.models: list[nn.Module] = [toy_lm(model, dtype=dtype, plain=plain) for model in (pair.draft, pair.target)]
+        verifier.models.extend(self.models)
         self.reference = tempered(pair.target, verifier.temperature)
         self.paths = 0
         self._laws: dict[Text, dict[Text, float]] = {}
@@ -51,10 +52,13 @@ class Stepper:
         if prefix not in self._laws:
             law: dict[Text, float] = {}
             for tokens, weight, _ in self.appended(prefix):
-                assert not isinstance(tokens, Failure)
-                law[tokens] = law.get(tokens, 0.0) + weight
                 self.paths += 1
-            self._laws[prefix] = law
+                if isinstance(tokens, Failure):
+                    self.verifier.seen.note_failure(tokens, weight)
+                else:
+                    law[tokens] = law.get(tokens, 0.0) + weight
+            total = sum(law.values())
+            self._laws[prefix] = {tokens: weight / total for tokens, weight in law.items()}
         return self._laws[prefix]
 
     def appended(self, prefix: Text, *, edges: bool = False) -> Iterator[tuple[Text | Failure, float, float | None]]:
@@ -64,7 +68,7 @@ class Stepper:
             if isinstance(outcome.result, Failure):
                 yield outcome.result, outcome.weight, outcome.edge
                 continue
-            yield self._tokens(outcome.result, prefix, outcome.edge), outcome.weight, outcome.edge
+            yield self._tokens(outcome, prefix), outcome.weight, outcome.edge
 
     def _call(self, prefix: Text) -> Any:
         verifier = self.verifier
@@ -83,10 +87,10 @@ class Stepper:
             verifier.seen.note("it writes into the input_ids that it is given")
         return result
 
-    def _tokens(self, result: Any, prefix: Text, edge: float | None) -> Text | Failure:
+    def _tokens(self, outcome: Outcome, prefix: Text) -> Text | Failure:
         name, given = self.verifier.name, (START, *prefix)
         try:
-            tokens = emitted_tokens(result, name, self.pair.vocab, None)
+            tokens = emitted_tokens(outcome.result, name, self.pair.vocab, None)
             if tokens[: len(given)] != given:
                 raise EmissionError(
                     f"{name} returned the ids {list(tokens)} for the input_ids {list(given)}; it must return those "
@@ -95,7 +99,7 @@ class Stepper:
             if len(tokens) == len(given):
                 raise EmissionError(f"{name} returned its input_ids {list(given)} with no new token behind them")
         except EmissionError as error:
-            if edge is None:
+            if not outcome.excused:
                 raise
             return Failure(str(error))
         return tokens[len(given) :]

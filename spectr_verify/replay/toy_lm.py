@@ -29,8 +29,8 @@ def toy_lm(model: TableModel, *, dtype: torch.dtype = torch.float64, plain: bool
 
     The first attended token of every row of ``input_ids`` is a start-of-text token that no law depends on.
     ``logits`` are log-probabilities plus a constant of each law's own, -inf where a law is zero. Where the package
-    ``transformers`` is installed the result is a ``PreTrainedModel`` with ``generate``; it is imported here, which takes
-    seconds the first time.
+    ``transformers`` is installed the result is a ``PreTrainedModel`` with ``generate``; the package is imported here,
+    which takes seconds the first time.
 
     Args:
         model: the laws; texts longer than its levels continue it as a Markov chain.

@@ -30,6 +30,8 @@ class Verifier:
             equals the first.
         budget: how much work may be done, all audits of this object together.
         seen: what was noticed about the function so far.
+        models: "step" only: every model that it was given; they live as long as this does, so that none has the
+            identity of another.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Verifier:
     temperature: float = 1.0
     budget: Budget = field(default_factory=Budget)
     seen: Seen = field(default_factory=Seen)
+    models: list[Any] = field(default_factory=list, repr=False)
     kind: Kind = "stateless"
 
     def __post_init__(self) -> None:

@@ -116,7 +116,9 @@ def claims_table(findings: Iterable[Finding]) -> Table:
 
 def audit_text(report: AuditReport) -> RenderableType:
     """The verdict of an audit; for a biased rule the smallest counterexample and how to reproduce it."""
-    from spectr_verify.audit.verdict import Stage  # brings torch, see above
+    import torch  # takes seconds, see above
+
+    from spectr_verify.audit.verdict import TOLERANCE, Stage
 
     name = report.rule.name
     runs = f", {report.paths:,} paths" if report.paths else ""
@@ -146,6 +148,13 @@ def audit_text(report: AuditReport) -> RenderableType:
             Text(
                 "Apart from extreme uniforms it is lossless: the largest total-variation error on all pairs is "
                 f"{report.worst_error:.1e}. (--no-edge-coins leaves them aside.)"
+            )
+        )
+    elif verdict.worst_error <= TOLERANCE[torch.float32]:
+        lines.append(
+            Text(
+                "That is as far off as the rounding of float32 would be. Where the code computes in float32 outside torch, "
+                f"say --tolerance {TOLERANCE[torch.float32]:g}."
             )
         )
     if report.guess is not None:

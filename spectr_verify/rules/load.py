@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from inspect import signature
 from operator import attrgetter
@@ -97,7 +97,8 @@ def _offers(module: ModuleType) -> str:
 def _import(source: str, spec: str) -> ModuleType:
     """Import a file or a module; whatever the user's code raises on the way becomes one plain message."""
     try:
-        return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
+        with redirect_stdout(sys.stderr):  # standard output may carry the result
+            return _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the user's code may raise anything, a script may even exit

@@ -22,6 +22,15 @@ def test_expressions_are_evaluated_over_the_names() -> None:
     }
 
 
+def test_comprehensions_see_the_names_too() -> None:
+    arguments = Arguments({"rows": "[draft_tokens[i] for i in range(L)]", "f": "lambda: K"})
+    assert arguments.use("draft_tokens")
+    assert arguments.use("K")
+    found = arguments.values({"draft_tokens": [5, 6], "L": 2, "K": 3})
+    assert found["rows"] == [5, 6]
+    assert found["f"]() == 3
+
+
 def test_what_the_expressions_use_is_known() -> None:
     arguments = Arguments({"laws": "draft_probs[None]", "gamma": "L + 1"})
     assert arguments.use("draft_probs")

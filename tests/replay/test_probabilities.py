@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -166,3 +167,38 @@ def test_a_cumulative_sum_that_ends_just_below_one_is_not_run_past(dtype: torch.
         law, _ = replayed_laws(subject, ToyPair("nearly", model, model), 1, 1)
         assert law.tv_round <= (1e-7 if dtype == torch.float32 else 1e-15)
         assert edge_violation(subject, ToyPair("nearly", model, model), 1, 1) is None
+
+
+def test_what_goes_wrong_on_a_path_that_rounding_opens_does_not_end_the_audit() -> None:
+    """Nearly identical laws: a rejection of probability 1e-7, after which nothing is left of the residual."""
+    near = TableModel(tuple(np.array(level) for level in ([[0.5, 0.5]], [[0.5, 0.5]] * 2)))
+    off = TableModel(tuple(np.array(level) for level in ([[0.5 + 6e-8, 0.5 - 6e-8]], [[0.5, 0.5]] * 2)))
+
+    def raising(x: Tensor, p: Tensor, q: Tensor) -> Tensor:
+        accepted = torch.rand(1) < (q.float()[0] / p.float()[0])[x]
+        if not accepted:
+            raise RuntimeError("nothing is left of the residual")
+        return torch.cat([x, torch.multinomial(q[1], 1)])
+
+    subject = verifier(raising, "probabilities")
+    law, _ = replayed_laws(subject, ToyPair("near", near, off), 1, 1)
+    assert law.tv_round <= 1e-6
+    (note,) = subject.seen.notes
+    assert "goes wrong on paths of little probability, here 1e-07" in note
+    assert "nothing is left of the residual" in note
+    clearly = TableModel(tuple(np.array(level) for level in ([[0.6, 0.4]], [[0.5, 0.5]] * 2)))
+    with pytest.raises(ReplayError, match=r"nothing is left.*with probability 0\.2"):
+        replayed_laws(verifier(raising, "probabilities"), ToyPair("off", near, clearly), 1, 1)
+
+
+def test_rounding_of_identical_laws_opens_no_path_that_matters() -> None:
+    """p / p.sum() differs from p in the last digit: the rejection has probability 1e-16 and no residual."""
+
+    def renormalised(x: Tensor, p: Tensor, q: Tensor) -> Tensor:
+        return token(x, p / p.sum(-1, keepdim=True), q.log().softmax(-1))
+
+    for pair in [pair for pair in family_pairs(0, 3, 2) if "identical" in pair.name]:
+        subject = verifier(renormalised, "probabilities")
+        law, _ = replayed_laws(subject, pair, 2, 1)
+        assert law.tv_round <= 1e-12
+        assert not subject.seen.notes
