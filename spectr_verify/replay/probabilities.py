@@ -96,8 +96,8 @@ def _explained(found: Iterator[Outcome], round: Round) -> Iterator[Outcome]:
         inputs = _Inputs(round, 0).names()
         shapes = ", ".join(f"{name} {list(inputs[name].shape)}" for name in INPUTS)
         raise ReplayError(
-            f"{error}. What there is for one request: {shapes}; other forms are passed by --arg, such as a batch of one by "
-            "--arg NAME=draft_tokens[None]"
+            f"{error}. What there is for one request: {shapes}; other forms are passed by --arg, as a batch of one is "
+            "by --arg NAME=draft_tokens[None]"
         ) from error
 
 

@@ -153,8 +153,8 @@ def audit_text(report: AuditReport) -> RenderableType:
     elif verdict.worst_error <= TOLERANCE[torch.float32]:
         lines.append(
             Text(
-                "That is as far off as the rounding of float32 would be. Where the code computes in float32 outside torch, "
-                f"say --tolerance {TOLERANCE[torch.float32]:g}."
+                "That is as far off as the rounding of float32 would be. Where the code computes in float32 outside "
+                f"torch, say --tolerance {TOLERANCE[torch.float32]:g}."
             )
         )
     if report.guess is not None:
