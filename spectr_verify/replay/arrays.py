@@ -32,7 +32,13 @@ class UndecidedArray(NDArrayOperatorsMixin):
 
     def __init__(self, tensor: Tensor, replay: Replay) -> None:
         """Stand for ``tensor``."""
-        self.tensor, self.replay = tensor, replay
+        self._tensor, self.replay = tensor, replay
+
+    @property
+    def tensor(self) -> Tensor:
+        """The numbers, for torch to work on where the replay follows it."""
+        self.replay.require_followed()
+        return self._tensor
 
     # What numpy and torch call ----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ refused: NaN never reaches the code under test.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, prod
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
 from spectr_verify.errors import InputError, said
@@ -92,6 +93,7 @@ class Replay(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.questions = questions
         self.notes: list[str] = []
+        self._thread = threading.get_ident()
         self._numbers: list[Undecided] = []
         self._fitting: set[tuple[int, torch.dtype]] = set()  # handles, and formats that they were rounded to
         self._operation = ""
@@ -374,6 +376,16 @@ class Replay(TorchDispatchMode):
                 return int(rounded(self.questions, "trunc", number))
             except UnfollowedError:
                 self.refuse("the value (int()) of random numbers that are still undecided is asked for")
+
+    def require_followed(self) -> None:
+        """Refuse where torch calls no replay: there an undecided number would be NaN to all that is done to it."""
+        if threading.get_ident() != self._thread:
+            self.refuse("random numbers are drawn or used in another thread, where they cannot be followed")
+        if not any(isinstance(mode, Replay) for mode in _get_current_dispatch_mode_stack()):
+            self.refuse(
+                "random numbers are drawn or used in the body of an operator of torch.library, or where torch's modes "
+                "are switched off, where they cannot be followed; call the function itself, not the operator made of it"
+            )
 
     def note(self, sentence: str) -> None:
         """Remember what is not wrong and yet worth saying."""

@@ -9,9 +9,11 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import comb
+from multiprocessing import pool
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,6 +86,7 @@ def _may_be_replaced(module: dict[str, Any]) -> bool:
 
 
 def _replay() -> Replay:
+    _running[-1].require_followed()
     return _running[-1]
 
 
@@ -295,8 +298,12 @@ def _answered(real: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
 # What would lead out of reach -----------------------------------------------------------------------------------------
 
 
-def _start(_: threading.Thread) -> None:
+def _start(*_: Any, **__: Any) -> None:
     _replay().refuse("it starts a thread; random numbers in other threads cannot be answered")
+
+
+def _submit(*_: Any, **__: Any) -> None:
+    _replay().refuse("it hands work to a pool; random numbers in other threads and processes cannot be answered")
 
 
 _original_from_numpy = torch.from_numpy
@@ -319,6 +326,12 @@ _STAND_INS = (
     *_numpy_stand_ins(),
     *_python_stand_ins(),
     (threading.Thread, "start", _start),
+    (ThreadPoolExecutor, "submit", _submit),
+    (ProcessPoolExecutor, "submit", _submit),
+    (pool.Pool, "apply_async", _submit),
+    (pool.Pool, "_map_async", _submit),
+    (pool.Pool, "imap", _submit),
+    (pool.Pool, "imap_unordered", _submit),
     (torch, "from_numpy", _from_numpy),
     (torch, "to_dlpack", _to_dlpack),
     (dlpack, "to_dlpack", _to_dlpack),

@@ -7,9 +7,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import queue
 import random
 import secrets
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from random import random as random_from_before
 from random import uniform as uniform_from_before
 from typing import Any
@@ -19,6 +23,7 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator, bit_generator, default_rng, rand
 from replayed import EXACT, chances, fresh, law, plain, refusal
+from torch.utils._python_dispatch import _disable_current_modes
 
 from spectr_verify.replay import Seen
 
@@ -374,3 +379,77 @@ def test_everything_is_as_before_after_a_run() -> None:
     refusal(lambda: np.random.rand(2).sum())
     after = [getattr(np.random, name) for name in names], random.random, random.Random.random, torch.from_numpy
     assert after == before
+
+
+# Where torch does not call the replay ---------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("spectr_verify_tests::coin", mutates_args=())
+def coin_of_python(chance: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([random.random() < c for c in chance.tolist()])
+
+
+@torch.library.custom_op("spectr_verify_tests::fill", mutates_args=("u",))
+def fill_from_numpy(u: torch.Tensor) -> None:
+    u.copy_(torch.from_numpy(np.random.rand(*u.shape)))
+
+
+def filled() -> torch.Tensor:
+    u = torch.empty(1, dtype=T.dtype)
+    torch.ops.spectr_verify_tests.fill(u)
+    return u < 0.3
+
+
+def without_modes() -> bool:
+    u = random.random()
+    with _disable_current_modes():
+        return bool(u < 0.3)
+
+
+class Worker:
+    """A thread that waits for work, however it gets it."""
+
+    def __init__(self) -> None:
+        self.tasks: queue.Queue[Any] = queue.Queue()
+        self.results: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self.results.put(self.tasks.get()())
+            except Exception as error:  # whatever it is, the caller waits for it
+                self.results.put(error)
+
+    def do(self, task: Callable[[], Any]) -> Any:
+        self.tasks.put(task)
+        return self.results.get()
+
+
+EXECUTOR, POOL, WORKER = ThreadPoolExecutor(1), ThreadPool(1), Worker()
+EXECUTOR.submit(len, []).result()
+
+
+def asked_elsewhere() -> bool:
+    u = np.random.rand()
+    return bool(WORKER.do(lambda: u < 0.3))
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (lambda: torch.ops.spectr_verify_tests.coin(T), "the body of an operator of torch.library"),
+        (filled, "the body of an operator of torch.library"),
+        (without_modes, "where torch's modes are switched off"),
+        (lambda: EXECUTOR.submit(lambda: bool(random.random() < 0.3)).result(), "it hands work to a pool"),
+        (lambda: list(EXECUTOR.map(lambda c: bool(torch.rand(1) < c), T)), "it hands work to a pool"),
+        (lambda: POOL.apply(lambda: bool(random.random() < 0.3)), "it hands work to a pool"),
+        (lambda: POOL.map(lambda c: bool(random.random() < c), Q), "it hands work to a pool"),
+        (lambda: list(POOL.imap(lambda c: bool(random.random() < c), Q)), "it hands work to a pool"),
+        (lambda: WORKER.do(lambda: bool(random.random() < 0.3)), "drawn or used in another thread"),
+        (lambda: WORKER.do(lambda: np.random.rand(2) < Q[:2]), "drawn or used in another thread"),
+        (asked_elsewhere, "drawn or used in another thread"),
+    ],
+)
+def test_numbers_are_not_drawn_or_used_where_they_cannot_be_followed(draw: Callable[[], Any], says: str) -> None:
+    assert says in refusal(draw)
