@@ -240,7 +240,10 @@ class Replay(TorchDispatchMode):
     def _refuse_shared(self, storage: torch.UntypedStorage) -> None:
         """Refuse to write NaN where others would read it, whether they share the memory for long or since just now."""
         if not storage.resizable() or storage._cdata in self._lent:  # so torch marks memory that numpy sees too
-            self.refuse("random numbers are written into memory shared with numpy, where they cannot be followed")
+            self.refuse(
+                "random numbers are written into memory shared with numpy, or handed out as a storage or an address, "
+                "where they cannot be followed"
+            )
 
     def lend(self, tensor: Tensor) -> None:
         """Remember that memory is handed out in a way that torch does not mark."""
@@ -418,7 +421,9 @@ class Functions(TorchFunctionMode):
             return self._of_array(args[0], is_copy=func is torch.tensor, **(kwargs or {}))
         if func in _CONSTRUCTORS and args and not isinstance(args[0], Tensor) and self.replay.holds_undecided(args[0]):
             return self._of_lists(args[0], **(kwargs or {}))
-        if name == "__dlpack__" and args:
+        if name in _CALL_PYTHON and self.replay.holds_undecided(args):
+            self.replay.refuse(f"torch's {name} hands random numbers that are still undecided to a function of Python")
+        if name in _LENDS and args and isinstance(args[0], Tensor):
             self.replay.lend(args[0])
         return func(*args, **(kwargs or {}))
 
@@ -481,6 +486,12 @@ _LEAVES = {
     "_typed_storage": "the memory",
     "storage": "the memory",
 }
+
+_LENDS = ("__dlpack__", "data_ptr", "untyped_storage", "_typed_storage", "storage")
+"""Functions that hand out the memory of a tensor, which may be read after numbers were drawn into it."""
+
+_CALL_PYTHON = ("apply_", "map_", "map2_")
+"""Functions that read entries without an operation that is dispatched."""
 
 _SHOWN = {
     "_local_scalar_dense": "taking the value as a Python number",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import itertools
 import math
 import pickle
@@ -474,6 +475,18 @@ def moved_into_after(u: Tensor) -> Any:
     return array < 0.3
 
 
+def storage_from_before(lend: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """The memory is handed out first, and drawn into then."""
+
+    def code(_: Tensor) -> Any:
+        buffer = torch.zeros(2, dtype=F64)
+        memory = lend(buffer)
+        buffer.uniform_()
+        return memory
+
+    return code
+
+
 REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("drawn into after numpy()", drawn_into_after(lambda u: u.numpy()), "memory shared with numpy"),
     ("drawn into after asarray", drawn_into_after(np.asarray), "memory shared with numpy"),
@@ -526,6 +539,19 @@ REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("memory", lambda u: u.data_ptr(), "the memory of random numbers"),
     ("dlpack", lambda u: torch.utils.dlpack.to_dlpack(u), "the memory of random numbers"),
     ("pickle", pickled, "the memory of random numbers"),
+    ("saved", lambda u: torch.save(u, io.BytesIO()), "the memory of random numbers|a pickled copy"),
+    ("saved in a dict", lambda u: torch.save({"u": u[:1]}, io.BytesIO()), "the memory of|a pickled copy"),
+    ("deep copy of a pickle", lambda u: pickle.loads(pickle.dumps([u])), "the memory of random numbers"),
+    ("shared memory", lambda u: bool(u.share_memory_()[0] < 0.5), "the memory of random|numbers of another kind"),
+    ("typed storage", lambda u: u.storage()[0] < 0.5, "the memory of random numbers"),
+    ("untyped storage", lambda u: u.untyped_storage()[0] < 5, "the memory of random numbers"),
+    ("storage from before", storage_from_before(lambda u: u.untyped_storage()), "handed out as a storage"),
+    ("typed from before", storage_from_before(lambda u: u.storage()), "handed out as a storage or an address"),
+    ("address from before", storage_from_before(lambda u: u.data_ptr()), "handed out as a storage or an address"),
+    ("apply_", lambda u: u.apply_(lambda x: x * x) < 0.5, "torch's apply_ hands random numbers"),
+    ("map_", lambda u: u.map_(P, lambda x, y: float(x < y)), "torch's map_ hands random numbers"),
+    ("map_ with", lambda u: torch.zeros(3).double().map_(u, lambda x, y: float(y < 0.5)), "torch's map_ hands random"),
+    ("map2_", lambda u: torch.zeros(3).double().map2_(P, u, lambda x, y, z: z), "torch's map2_ hands random numbers"),
     ("bits", lambda u: u.view(torch.int64) > 0, "read as numbers of another kind"),
     ("bits from before", view_from_before, "read as numbers of another kind"),
     ("numpy's memory", array_from_before, "memory shared with numpy"),
