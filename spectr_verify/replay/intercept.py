@@ -27,6 +27,7 @@ from spectr_verify.replay.monotone import Undecided, UnfollowedError
 from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
 from spectr_verify.replay.questions import Number, Questions, ReusedError
 from spectr_verify.replay.rounding import check_kept, rounded_to
+from spectr_verify.replay.streams import Streams
 from spectr_verify.replay.where import where
 
 DECIDED = 0
@@ -85,6 +86,7 @@ class Replay(TorchDispatchMode):
     Attributes:
         questions: answers what is asked of undecided numbers.
         functions: stops undecided numbers from leaving torch.
+        streams: the generators that the code under test draws from.
         notes: what else the author of the code under test may want to know.
     """
 
@@ -93,6 +95,7 @@ class Replay(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.questions = questions
         self.notes: list[str] = []
+        self.streams = Streams(self._refuse_rewound)
         self._thread = threading.get_ident()
         self._numbers: list[Undecided] = []
         self._fitting: set[tuple[int, torch.dtype]] = set()  # handles, and formats that they were rounded to
@@ -136,6 +139,7 @@ class Replay(TorchDispatchMode):
         if draw is not None:
             if touched:
                 self.refuse(f"torch's {name} takes its law from random numbers that are still undecided")
+            self.streams.draw_of_torch(kwargs.get("generator"))
             return draw(self, *args, **kwargs)
         if not touched:
             return self._plainly(func, args, kwargs)
@@ -390,6 +394,13 @@ class Replay(TorchDispatchMode):
                 "are switched off, where they cannot be followed; call the function itself, not the operator made of it"
             )
 
+    def _refuse_rewound(self) -> NoReturn:
+        self.questions.tape.refuse(
+            "it rewinds a random generator (seeds it again with the same seed, sets an earlier state, or copies it): "
+            "the numbers drawn here are those drawn before, which is not followed",
+            "Seed at most once, outside of the loop over positions, and let each generator go on",
+        )
+
     def note(self, sentence: str) -> None:
         """Remember what is not wrong and yet worth saying."""
         self.notes.append(sentence)
@@ -421,6 +432,8 @@ class Functions(TorchFunctionMode):
             return self._of_array(args[0], is_copy=func is torch.tensor, **(kwargs or {}))
         if func in _CONSTRUCTORS and args and not isinstance(args[0], Tensor) and self.replay.holds_undecided(args[0]):
             return self._of_lists(args[0], **(kwargs or {}))
+        if isinstance(generator := (kwargs or {}).get("generator"), torch.Generator):
+            self.replay.streams.meet(generator)
         if name in _CALL_PYTHON and self.replay.holds_undecided(args):
             self.replay.refuse(f"torch's {name} hands random numbers that are still undecided to a function of Python")
         if name in _LENDS and args and isinstance(args[0], Tensor):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import comb
 from multiprocessing import pool
 from pathlib import Path
@@ -25,7 +27,8 @@ from torch.utils import dlpack
 
 from spectr_verify.replay.arrays import UndecidedArray, leaving
 from spectr_verify.replay.intercept import Replay
-from spectr_verify.replay.questions import BELOW_ONE, Number
+from spectr_verify.replay.questions import BELOW_ONE, Number, Questions
+from spectr_verify.replay.streams import NumpyStream, PythonStream, Stream
 from spectr_verify.replay.where import importing, may_be_under_test
 
 _running: list[Replay] = []
@@ -45,7 +48,8 @@ def answered_sources(replay: Replay, imported: Sequence[Imported] = ()) -> Itera
     for each in imported:
         each.globals[each.name] = each.stand_in
     try:
-        yield
+        with replay.streams.set_apart():
+            yield
     finally:
         for each in imported:
             if each.globals.get(each.name) is each.stand_in:  # the code may have put something else there
@@ -53,6 +57,8 @@ def answered_sources(replay: Replay, imported: Sequence[Imported] = ()) -> Itera
         for owner, name, original in before:
             setattr(owner, name, original)
         _running.pop()
+        if replay.streams.made_here():
+            replay.note(SEEDED)
 
 
 @dataclass(frozen=True)
@@ -103,13 +109,10 @@ def _drawn(draw: Callable[[], Number], shape: Sequence[int] = ()) -> Any:
     return leaving(_replay().filled(shape, draw), _replay())
 
 
-def _note_seed(seed: Any) -> None:
-    if seed is None or isinstance(seed, AnsweredGenerator | AnsweredBits | np.random.BitGenerator):
-        return
-    _replay().note(
-        "it makes a random generator from a seed: in real use every call with that seed draws the same numbers, "
-        "whatever text it continues. The laws are those of a generator that goes on from call to call"
-    )
+SEEDED = (
+    "it makes a random generator from a seed: in real use every call with that seed draws the same numbers, "
+    "whatever text it continues. The laws are those of a generator that goes on from call to call"
+)
 
 
 # numpy ----------------------------------------------------------------------------------------------------------------
@@ -119,19 +122,37 @@ class AnsweredGenerator:
     """Stands for numpy's ``Generator`` and ``RandomState``, and its ``rand`` and so on are those of numpy.random."""
 
     def __init__(self, seed: Any = None) -> None:
-        """Draw from the tape, whatever the seed."""
-        _note_seed(seed)
+        """Draw from the tape, whatever the seed, which tells only whether numbers come again."""
+        self._stream: Stream
+        if isinstance(seed, AnsweredGenerator):
+            self._stream = seed._stream
+        else:
+            self._stream = seed if isinstance(seed, AnsweredBits) else AnsweredBits(seed)
+
+    def _questions(self) -> Questions:
+        """Answers the questions of one draw."""
+        replay = _replay()
+        replay.streams.draw(self._stream)
+        return replay.questions
+
+    def _uniform(self, shape: Sequence[int]) -> Any:
+        return _drawn(partial(self._questions().uniform, BELOW_ONE), shape)
+
+    def _exponential(self, shape: Sequence[int]) -> Any:
+        return _drawn(partial(self._questions().exponential, 1.0), shape)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         _replay().refuse(f"numpy.random's {name} draws random numbers of a kind that is not followed")
 
     def rand(self, *shape: int) -> Any:
         """Uniform on [0, 1)."""
-        return _drawn(_uniform, shape)
+        return self._uniform(shape)
 
     def random(self, size: Any = None, **_: Any) -> Any:
         """Uniform on [0, 1)."""
-        return _drawn(_uniform, np.shape(SCRATCH[0].random(size)))
+        return self._uniform(np.shape(SCRATCH[0].random(size)))
 
     random_sample = random
     ranf = random
@@ -139,12 +160,12 @@ class AnsweredGenerator:
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         """Uniform on [low, high)."""
-        number = _drawn(_uniform, np.shape(SCRATCH[0].uniform(low, high, size)))
+        number = self._uniform(np.shape(SCRATCH[0].uniform(low, high, size)))
         return number * np.subtract(high, low) + low
 
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Exponential with that mean."""
-        return _drawn(_exponential, np.shape(SCRATCH[0].exponential(scale, size))) * scale
+        return self._exponential(np.shape(SCRATCH[0].exponential(scale, size))) * scale
 
     def standard_exponential(self, size: Any = None, **_: Any) -> Any:
         """Exponential of rate 1."""
@@ -152,7 +173,7 @@ class AnsweredGenerator:
 
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """``loc - scale log e`` of an exponential e."""
-        return -np.log(_drawn(_exponential, np.shape(SCRATCH[0].gumbel(loc, scale, size)))) * scale + loc
+        return -np.log(self._exponential(np.shape(SCRATCH[0].gumbel(loc, scale, size)))) * scale + loc
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, **options: Any) -> Any:
         """Entries of ``a``, or of ``range(a)``."""
@@ -162,7 +183,7 @@ class AnsweredGenerator:
         entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
         weights = [1.0] * len(entries) if p is None else np.asarray(p, dtype=np.float64).tolist()
         count = int(np.prod(shape))
-        return entries[np.reshape(_replay().questions.sample(weights, count, replacement=replace), shape).astype(int)]
+        return entries[np.reshape(self._questions().sample(weights, count, replacement=replace), shape).astype(int)]
 
     def multinomial(self, n: int, pvals: Any, size: Any = None) -> Any:
         """Counts of n trials."""
@@ -170,7 +191,7 @@ class AnsweredGenerator:
         weights = np.asarray(pvals, dtype=np.float64).tolist()
         weights[-1] = max(0.0, 1 - sum(weights[:-1]))  # numpy does not look at the last one
         for row in result.reshape(-1, len(weights)):
-            row[:] = np.bincount(_replay().questions.sample(weights, n, replacement=True), minlength=len(weights))
+            row[:] = np.bincount(self._questions().sample(weights, n, replacement=True), minlength=len(weights))
         return result
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
@@ -180,7 +201,7 @@ class AnsweredGenerator:
         for place in np.ndindex(result.shape):
             k, c = int(trials[place]), float(chances[place])
             law = [comb(k, i) * c**i * (1 - c) ** (k - i) for i in range(k + 1)]
-            result[place] = _replay().questions.sample(law, 1, replacement=True)[0]
+            result[place] = self._questions().sample(law, 1, replacement=True)[0]
         return result[()]
 
     def integers(self, low: int, high: Any = None, size: Any = None, dtype: Any = int, endpoint: bool = False) -> Any:
@@ -190,7 +211,7 @@ class AnsweredGenerator:
         result = np.array(SCRATCH[1].integers(low, high, size, dtype, endpoint))
         first, end = (0, low) if high is None else (low, high)
         for place in np.ndindex(result.shape):
-            result[place] = first + _replay().questions.below(int(end) + endpoint - int(first))
+            result[place] = first + self._questions().below(int(end) + endpoint - int(first))
         return result[()]
 
     def randint(self, low: int, high: Any = None, size: Any = None, dtype: Any = int) -> Any:
@@ -205,7 +226,7 @@ class AnsweredGenerator:
 
     def shuffle(self, x: Any) -> None:
         """Bring ``x`` into random order."""
-        order = _replay().questions.sample([1.0] * len(x), len(x), replacement=False)
+        order = self._questions().sample([1.0] * len(x), len(x), replacement=False)
         x[:] = x[order] if isinstance(x, np.ndarray) else [x[i] for i in order]
 
 
@@ -214,14 +235,40 @@ class AnsweredBits:
 
     def __init__(self, seed: Any = None) -> None:
         """Give no bits, whatever the seed."""
-        _note_seed(seed)
+        self.owner = self
+        self._steps = 0
+        if seed is None or isinstance(seed, np.random.BitGenerator):
+            self._start: Hashable = next(_UNSEEDED)
+        else:
+            sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+            self._start = sequence.generate_state(4).tobytes()
+            _replay().note(SEEDED)
+
+    def read(self) -> Hashable:
+        """The state."""
+        return self._start, self._steps
+
+    def write(self, state: Any) -> None:
+        """Go to a state."""
+        self._start, self._steps = state
+
+    def step(self) -> None:
+        """Move on as a draw does."""
+        self._steps += 1
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         _replay().refuse(f"the {name} of a bit generator of numpy.random is asked for, which is not followed")
+
+
+_UNSEEDED = itertools.count()
+"""Tells generators without a seed apart."""
 
 
 def _numpy_stand_ins() -> Iterator[tuple[Any, str, Any]]:
     generator = AnsweredGenerator()
+    generator._stream = NumpyStream(vars(np.random.mtrand)["_rand"])
     not_draws = ("default_rng", "seed", "get_state", "set_state")
     for name in np.random.__all__:
         if name[0].islower() and name not in not_draws:
@@ -263,8 +310,8 @@ _real_seed = random.Random.seed
 
 
 def _seed(generator: random.Random, *seed: Any) -> None:
-    if seed and not importing():
-        _note_seed(seed[0])
+    if seed and seed[0] is not None and not importing():
+        _replay().note(SEEDED)
     _real_seed(generator, *seed)
 
 
@@ -290,7 +337,12 @@ def _answered(real: Any, answer: Callable[..., Any]) -> Callable[..., Any]:
     is_method = not hasattr(real, "__self__")
 
     def stand_in(*args: Any) -> Any:
-        return real(*args) if importing() else answer(*args[is_method:])
+        if importing():
+            return real(*args)
+        owner = args[0] if is_method else real.__self__
+        if isinstance(owner, random.Random) and not isinstance(owner, random.SystemRandom):
+            _replay().streams.draw(PythonStream(owner))
+        return answer(*args[is_method:])
 
     return stand_in
 
