@@ -24,7 +24,18 @@ from torch.utils._pytree import tree_leaves
 from spectr_verify.errors import InputError, said
 from spectr_verify.replay.arrays import UndecidedArray
 from spectr_verify.replay.monotone import Undecided, UnfollowedError
-from spectr_verify.replay.operations import ASKS, DRAWS, ELEMENTWISE, MOVES, OVERWRITES, SHAPE_ONLY, entry, rounded
+from spectr_verify.replay.operations import (
+    ASKS,
+    COARSE,
+    DRAWS,
+    ELEMENTWISE,
+    LARGEST,
+    MOVES,
+    OVERWRITES,
+    SHAPE_ONLY,
+    entry,
+    rounded,
+)
 from spectr_verify.replay.questions import Number, Questions, ReusedError
 from spectr_verify.replay.rounding import check_kept, rounded_to
 from spectr_verify.replay.streams import Streams
@@ -234,12 +245,17 @@ class Replay(TorchDispatchMode):
     def _new_shadow(self, tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
             raise UnfollowedError  # a whole number that is still undecided
+        self._check_format(tensor.dtype)
         storage = tensor.untyped_storage()
         entries = storage.nbytes() // tensor.element_size()
         self._shadows[storage._cdata] = Shadow(storage, tensor.dtype, torch.full((entries,), DECIDED))
         shadow = self.shadow(tensor)
         assert shadow is not None
         return shadow
+
+    def _check_format(self, dtype: torch.dtype) -> None:
+        if dtype.is_floating_point and dtype not in LARGEST:
+            self.refuse(f"random numbers that are still undecided become numbers of type {dtype}; {COARSE}")
 
     def _refuse_shared(self, storage: torch.UntypedStorage) -> None:
         """Refuse to write NaN where others would read it, whether they share the memory for long or since just now."""
@@ -328,6 +344,7 @@ class Replay(TorchDispatchMode):
 
     def _elementwise(self, func: Any, name: str, args: Any, kwargs: Any) -> Tensor:
         """Arithmetic and comparisons, entry by entry; the operation itself tells shape, format and decided entries."""
+        operands: tuple[Any, ...]
         if name == "clamp":
             bounds = dict(zip(("min", "max"), args[1:], strict=False)) | kwargs
             lower, upper = bounds.get("min"), bounds.get("max")
@@ -338,6 +355,8 @@ class Replay(TorchDispatchMode):
             raise UnfollowedError
         else:
             operands = args
+        if len(operands) == 2:
+            self._check_format(torch.result_type(*operands))
         self.questions.single |= any(_imprecise(x) and not self.undecided(x) for x in operands if isinstance(x, Tensor))
         result: Tensor = func(*args, **kwargs)
         rows = zip(*(self._spread(operand, result.shape) for operand in operands), strict=True)

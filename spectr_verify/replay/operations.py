@@ -17,13 +17,11 @@ from spectr_verify.replay.rounding import check_comparison, check_kept, check_ra
 if TYPE_CHECKING:
     from spectr_verify.replay.intercept import Replay
 
-LARGEST = {
-    torch.float64: BELOW_ONE,
-    torch.float32: BELOW_ONE_SINGLE,
-    torch.bfloat16: 1 - 2.0**-8,
-    torch.float16: 1 - 2.0**-11,
-}
-"""The largest uniform that torch draws, for each number format."""
+LARGEST = {torch.float64: BELOW_ONE, torch.float32: BELOW_ONE_SINGLE}
+"""The largest uniform that torch draws, for each number format that is followed as if it were continuous."""
+
+COARSE = "draw in float32 or float64, and compare there: a uniform number of bfloat16 has 256 values, of float16 2048"
+"""What is wrong with the other formats."""
 
 # Draws ----------------------------------------------------------------------------------------------------------------
 
@@ -37,13 +35,18 @@ def _rand_like(replay: Replay, like: Tensor, **form: Any) -> Tensor:
 
 
 def _uniform_(replay: Replay, tensor: Tensor, low: float = 0.0, high: float = 1.0, **_: Any) -> Tensor:
-    if tensor.dtype not in LARGEST:
-        replay.refuse(f"random numbers of type {tensor.dtype} are drawn, which are not followed")
+    _check_format(replay, tensor)
     below_one = LARGEST[tensor.dtype]
     return replay.place(tensor, [replay.questions.uniform(below_one, low, high) for _ in range(tensor.numel())])
 
 
+def _check_format(replay: Replay, tensor: Tensor) -> None:
+    if tensor.dtype not in LARGEST:
+        replay.refuse(f"random numbers of type {tensor.dtype} are drawn, which are not followed; {COARSE}")
+
+
 def _exponential_(replay: Replay, tensor: Tensor, rate: float = 1.0, **_: Any) -> Tensor:
+    _check_format(replay, tensor)
     return replay.place(tensor, [replay.questions.exponential(rate) for _ in range(tensor.numel())])
 
 

@@ -19,11 +19,7 @@ Number = float | Undecided
 RARE = 1e-6
 """Less probability than this may be rounded away without a word: it is of the size of one float32 rounding step."""
 
-_HALF = torch.finfo(torch.float16)
-SMALLEST = {
-    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float64, torch.float32, torch.bfloat16)},
-    torch.float16: _HALF.smallest_normal * _HALF.eps,  # its subnormal numbers are in everyday use
-}
+SMALLEST = {dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float64, torch.float32)}
 """What is closer to zero than this counts as zero."""
 
 

@@ -252,7 +252,7 @@ CODE: dict[str, Callable[[], Any]] = {
     "clamp, equal": lambda: uniforms(1).clamp(0.2, 0.6) == 0.2,
     "clamp_min": lambda: -(torch.rand(2).clamp_min(1e-10).log()) < 0.5,
     "floor": lambda: (uniforms(2) * 3).floor().long(),
-    "half": lambda: uniforms(2).half() < 0.3,
+    "narrower": lambda: uniforms(2).float() < 0.3,
     "guarded log": lambda: (uniforms(2) + 1e-20).log() < torch.tensor([-1.0, -2.0], dtype=F64),
     "maximum": lambda: torch.maximum(uniforms(1), torch.tensor(0.4, dtype=F64)) < 0.5,
     "bucketize": lambda: torch.bucketize(uniforms(2), torch.tensor([0.2, 0.6], dtype=F64)),
