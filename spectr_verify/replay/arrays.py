@@ -47,6 +47,7 @@ class UndecidedArray(NDArrayOperatorsMixin):
         (out,) = kwargs.pop("out", (None,))
         if operation is None or method != "__call__" or kwargs:
             self._refuse(ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
+        self.replay.questions.single |= any(map(is_single, inputs))
         with self._refusing(ufunc.__name__):
             result = operation(*map(_tensor, inputs))
             if isinstance(out, UndecidedArray) and out.ndim > 0:
@@ -154,6 +155,12 @@ def leaving(tensor: Tensor, replay: Replay) -> Any:
     if replay.holds_undecided(tensor):
         return UndecidedArray(tensor, replay)
     return tensor.numpy() if tensor.ndim else tensor.clone().numpy()[()]
+
+
+def is_single(value: Any) -> bool:
+    """Whether a value is numpy's and less precise than float64."""
+    is_numpy = isinstance(value, np.ndarray | np.generic)
+    return is_numpy and np.issubdtype(value.dtype, np.floating) and value.dtype.itemsize < 8
 
 
 def _tensor(value: Any) -> Any:

@@ -25,7 +25,7 @@ import torch
 from numpy.random import bit_generator
 from torch.utils import dlpack
 
-from spectr_verify.replay.arrays import UndecidedArray, leaving
+from spectr_verify.replay.arrays import UndecidedArray, is_single, leaving
 from spectr_verify.replay.intercept import Replay
 from spectr_verify.replay.questions import BELOW_ONE, Number, Questions
 from spectr_verify.replay.streams import NumpyStream, PythonStream, Stream
@@ -48,7 +48,7 @@ def answered_sources(replay: Replay, imported: Sequence[Imported] = ()) -> Itera
     for each in imported:
         each.globals[each.name] = each.stand_in
     try:
-        with replay.streams.set_apart():
+        with replay.streams.set_apart(), _own_defaults():
             yield
     finally:
         for each in imported:
@@ -59,6 +59,20 @@ def answered_sources(replay: Replay, imported: Sequence[Imported] = ()) -> Itera
         _running.pop()
         if replay.streams.made_here():
             replay.note(SEEDED)
+
+
+@contextmanager
+def _own_defaults() -> Iterator[None]:
+    """Keep the default format and device of torch's tensors, which code may set, from outliving it."""
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
 
 
 @dataclass(frozen=True)
@@ -181,14 +195,14 @@ class AnsweredGenerator:
             _replay().refuse("numpy.random's choice is asked for an axis, or not to shuffle, which is not followed")
         shape = np.shape(SCRATCH[0].choice(a, size, replace, p))
         entries = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-        weights = [1.0] * len(entries) if p is None else np.asarray(p, dtype=np.float64).tolist()
+        weights = [1.0] * len(entries) if p is None else _weights(p).tolist()
         count = int(np.prod(shape))
         return entries[np.reshape(self._questions().sample(weights, count, replacement=replace), shape).astype(int)]
 
     def multinomial(self, n: int, pvals: Any, size: Any = None) -> Any:
         """Counts of n trials."""
         result = SCRATCH[0].multinomial(n, pvals, size)
-        weights = np.asarray(pvals, dtype=np.float64).tolist()
+        weights = _weights(pvals).tolist()
         weights[-1] = max(0.0, 1 - sum(weights[:-1]))  # numpy does not look at the last one
         for row in result.reshape(-1, len(weights)):
             row[:] = np.bincount(self._questions().sample(weights, n, replacement=True), minlength=len(weights))
@@ -197,7 +211,7 @@ class AnsweredGenerator:
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """How many of n trials succeed."""
         result = np.array(SCRATCH[0].binomial(n, p, size))
-        trials, chances = np.broadcast_to(n, result.shape), np.broadcast_to(p, result.shape)
+        trials, chances = np.broadcast_to(n, result.shape), np.broadcast_to(_weights(p), result.shape)
         for place in np.ndindex(result.shape):
             k, c = int(trials[place]), float(chances[place])
             law = [comb(k, i) * c**i * (1 - c) ** (k - i) for i in range(k + 1)]
@@ -228,6 +242,13 @@ class AnsweredGenerator:
         """Bring ``x`` into random order."""
         order = self._questions().sample([1.0] * len(x), len(x), replacement=False)
         x[:] = x[order] if isinstance(x, np.ndarray) else [x[i] for i in order]
+
+
+def _weights(given: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Probabilities in float64, after a look at how precise they were."""
+    weights = np.asarray(given)
+    _replay().questions.single |= is_single(weights)
+    return weights.astype(np.float64)
 
 
 class AnsweredBits:

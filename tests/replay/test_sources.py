@@ -23,6 +23,7 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator, bit_generator, default_rng, rand
 from replayed import EXACT, chances, fresh, law, plain, refusal
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from spectr_verify.replay import Seen
@@ -348,6 +349,27 @@ def test_numbers_of_a_numpy_seed_are_noted() -> None:
         assert "in real use every call with that seed draws the same numbers" in note
 
 
+def test_numbers_of_numpy_s_float32_are_noticed() -> None:
+    single, p = Q.astype(np.float32), np.array([0.25, 0.75])
+    for call, is_single in [
+        (lambda: np.random.choice(2, p=p), False),
+        (lambda: np.random.choice(2, p=p.astype(np.float32)), True),
+        (lambda: np.random.choice(2, p=list(p.astype(np.float32))), True),
+        (lambda: np.random.default_rng().multinomial(1, p.astype(np.float32)), True),
+        (lambda: np.random.binomial(1, single[0]), True),
+        (lambda: random.random() < Q[0], False),
+        (lambda: random.random() < single[0], True),
+        (lambda: single[0] > np.random.rand(), True),
+        (lambda: np.random.rand(3) < single, True),
+        (lambda: random.random() * np.float16(0.5) < 0.25, True),
+        (lambda: np.random.rand() < np.int32(1), False),
+        (lambda: np.searchsorted(single.cumsum(), np.random.rand()), True),
+    ]:
+        seen = fresh()
+        law(call, seen=seen)
+        assert seen.single == is_single
+
+
 def test_a_generator_that_is_kept_goes_on() -> None:
     kept: list[Any] = []
 
@@ -370,6 +392,25 @@ def test_modules_may_draw_while_they_are_imported(tmp_path: Any, monkeypatch: py
     state = random.getstate()
     assert "could not be answered" in refusal(call) or law(call)[True] == pytest.approx(0.25, abs=EXACT)
     assert random.getstate() == state
+
+
+@pytest.mark.parametrize("before", [None, "cpu"])
+def test_torch_s_defaults_are_as_before_after_a_run(before: str | None) -> None:
+    def call() -> bool:
+        torch.set_default_dtype(torch.float16)
+        torch.set_default_device("meta")
+        return random.random() < 0.25
+
+    torch.set_default_device(before)
+    try:
+        assert law(call)[True] == pytest.approx(0.25, abs=EXACT)
+        assert torch.get_default_dtype() == torch.float32
+        assert torch.empty(1).device == torch.device("cpu")
+        with TorchFunctionMode():
+            assert len(_get_current_function_mode_stack()) == 1  # no context of a device is left
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
 
 
 def test_everything_is_as_before_after_a_run() -> None:
