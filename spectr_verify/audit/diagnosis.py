@@ -40,7 +40,7 @@ def diagnose(verdicts: Sequence[Verdict]) -> str | None:
         return common.pop()
     if any(verdict.impossible is not None for verdict in earliest):
         return "support violated: tokens come out that the target never writes"
-    if any(verdict.exceeds_optimum for verdict in earliest):
+    if all(verdict.exceeds_optimum for verdict in earliest):
         return FIRST[Stage.ACCEPTED_LENGTH]
     return None
 

@@ -76,14 +76,14 @@ def run(source: str, folder: Path) -> tuple[float, str]:
 def test_an_extreme_uniform_is_put_in_the_generators_place(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "snippet_engine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     zero = ToyPair(
         "zero",
         TableModel.parse([[["1/2", "1/2"]], [["1/2", "1/2"]] * 2]),
         TableModel.parse([[["1", "0"]], [["1/2", "1/2"]] * 2]),
     )
-    report = audit(load_verifier(f"mine:{function}", "probabilities"), instances=[Instance(zero, 1, 1)])
+    report = audit(load_verifier(f"snippet_engine:{function}", "probabilities"), instances=[Instance(zero, 1, 1)])
     assert report.counterexample is not None
     assert report.counterexample.edge is not None
     source = plain_file(report)
@@ -99,14 +99,14 @@ def test_an_extreme_uniform_is_put_in_the_generators_place(
         (f"{EXAMPLES}/called_with_laws.py:forgetful", "probabilities", {}, 1),
         (f"{EXAMPLES}/called_with_models.py:colder", "step", {"gamma": "L"}, 1),
         (
-            "mine.py:engine.accept_all",
+            "snippet_engine.py:engine.accept_all",
             "probabilities",
             {"x": "draft_tokens", "logits": "draft_logits", "gamma": "L"},
             1,
         ),
-        ("mine:two", "probabilities", {}, 2),
+        ("snippet_engine:two", "probabilities", {}, 2),
         (
-            "mine:logits_as_logprobs",
+            "snippet_engine:logits_as_logprobs",
             "probabilities",
             {"x": "draft_tokens", "p": "draft_logits", "q": "target_logits"},
             1,
@@ -116,7 +116,7 @@ def test_an_extreme_uniform_is_put_in_the_generators_place(
 def test_what_it_draws_agrees_with_the_exact_law(
     spec: str, calls: str, arguments: dict[str, str], drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "snippet_engine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     found = load_verifier(spec, calls, arguments=arguments)  # type: ignore[arg-type]
     report = audit(found, max_examples=10, length=1, drafts=drafts)
@@ -131,9 +131,9 @@ def test_what_it_draws_agrees_with_the_exact_law(
 
 
 def test_a_later_round_is_reproduced_by_calling_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "snippet_engine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    report = audit(load_verifier("mine:forgetful", "step"), max_examples=40, length=1)
+    report = audit(load_verifier("snippet_engine:forgetful", "step"), max_examples=40, length=1)
     assert report.wrong is not None
     assert len(report.wrong.tokens) == 2
     source = plain_file(report)
