@@ -1,7 +1,9 @@
 """A whole round of speculative decoding: the function drafts, scores and verifies by itself.
 
-spectr-verify audit examples/called_with_models.py:decode --calls step --arg gamma=L        # lossless
-spectr-verify audit examples/called_with_models.py:colder --calls step --arg gamma=L        # biased
+    spectr-verify audit examples/called_with_models.py:decode --calls step --arg gamma=L        # lossless
+    spectr-verify audit examples/called_with_models.py:colder --calls step --arg gamma=L        # biased
+
+``--arg`` passes what it needs besides the models and the ids: here the length of the drafts.
 """
 
 import torch

@@ -67,7 +67,9 @@ def test_the_folders_are_named_without_importing_a_model() -> None:
         "import sys; from toy_models.trained import trained_pair; print(*map(str, trained_pair()), sep='\\n'); "
         "print([m for m in ('torch', 'transformers', 'spectr_verify') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    # From the folder of the package that this process imported, which is installed or lies in the working folder.
+    where = SHIPPED.target.parent.parent.parent
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=where)
     assert done.stdout.splitlines() == [str(SHIPPED.target), str(SHIPPED.draft), "[]"]
 
 
