@@ -311,7 +311,8 @@ def audit(
 @app.command()
 def gallery(
     search: Annotated[
-        bool, typer.Option("--search", help="Audit each as `audit` does, with a search and the whole suite: minutes.")
+        bool,
+        typer.Option("--search", help="Audit each as `audit` does, with a search and the whole suite: takes long."),
     ] = False,
     seed: Seed = 0,
     json_file: Json = None,

@@ -6,6 +6,7 @@ as its chain. ``value <= t`` is then ``u <= t'`` for the threshold ``t'`` that t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite, log
@@ -32,7 +33,7 @@ class UnfollowedError(Exception):
     """
 
 
-class Step:
+class Step(ABC):
     """A strictly monotone function.
 
     Attributes:
@@ -41,13 +42,13 @@ class Step:
 
     from_zero: ClassVar[bool] = False
 
+    @abstractmethod
     def __call__(self, x: Numbers) -> Numbers:
         """Its value at ``x``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward(self, y: Numbers) -> Numbers:
         """Where the function has the value ``y``."""
-        raise NotImplementedError
 
     def increasing(self) -> bool:
         """Whether it rises; otherwise it falls."""

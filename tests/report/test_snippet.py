@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectr_verify.audit import Instance, audit
-from spectr_verify.replay import load_verifier
+from spectr_verify.replay import Calls, load_verifier
 from spectr_verify.report.tables import plain_file
 from toy_models import TableModel, ToyPair
 
@@ -114,11 +114,11 @@ def test_an_extreme_uniform_is_put_in_the_generators_place(
     ],
 )
 def test_what_it_draws_agrees_with_the_exact_law(
-    spec: str, calls: str, arguments: dict[str, str], drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: str, calls: Calls, arguments: dict[str, str], drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "snippet_engine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-    found = load_verifier(spec, calls, arguments=arguments)  # type: ignore[arg-type]
+    found = load_verifier(spec, calls, arguments=arguments)
     report = audit(found, max_examples=10, length=1, drafts=drafts)
     assert report.verdict == "biased"
     assert report.wrong is not None

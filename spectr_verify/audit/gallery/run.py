@@ -136,7 +136,7 @@ def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0, search: b
     Args:
         progress: called with a line before every function.
         seed: draws one of the pairs that they are judged on.
-        search: audit each as a user would instead, with ``SEARCHED`` drawn pairs and the whole suite: minutes.
+        search: audit each as a user would instead, with ``SEARCHED`` drawn pairs and the whole suite, which takes long.
     """
     records = [(fault, True) for fault in FAULTS] + [(control, False) for control in CONTROLS]
     rows = []
