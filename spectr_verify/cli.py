@@ -310,22 +310,22 @@ def audit(
 
 @app.command()
 def gallery(
-    search: Annotated[
+    quick: Annotated[
         bool,
-        typer.Option("--search", help="Audit each as `audit` does, with a search and the whole suite: takes long."),
+        typer.Option("--quick", help="Judge each on six small pairs instead: a minute rather than six."),
     ] = False,
     seed: Seed = 0,
     json_file: Json = None,
 ) -> None:
-    """Judge every planted fault, which must be caught, and every correct rule, which must not: the tool's own score.
+    """Audit every planted fault, which must be caught, and every correct rule, which must not: the tool's own score.
 
-    Each is judged on six small pairs. Status 0 if all are judged rightly, 70 if any is not.
+    A fault is audited up to its first counterexample. Status 0 if all are judged rightly, 70 if any is not.
     """
     from spectr_verify.audit.gallery import run_gallery
     from spectr_verify.report.tables import gallery_table
 
     with _progress() as progress:
-        rows = run_gallery(seed=seed, search=search, progress=progress)
+        rows = run_gallery(seed=seed, quick=quick, progress=progress)
     console = _console(json_file)
     console.print(gallery_table(rows))
     faults = [row for row in rows if row.planted]
@@ -333,7 +333,7 @@ def gallery(
     console.print(
         f"{caught} of {len(faults)} planted faults caught, {flagged} of {len(rows) - len(faults)} correct rules flagged"
     )
-    _write(json_file, "gallery", {"seed": seed, "rows": [row.to_json() for row in rows]})
+    _write(json_file, "gallery", {"seed": seed, "quick": quick, "rows": [row.to_json() for row in rows]})
     if not all(row.right for row in rows):
         raise SystemExit(STATUS_BROKEN)
 

@@ -328,6 +328,7 @@ def _drawn(suite: _Suite, check: Check, pairs: st.SearchStrategy[ToyPair]) -> Te
     settings = hypothesis.settings(
         max_examples=suite.max_examples,
         deadline=None,  # the first law of a session takes longer than all others
+        derandomize=False,  # a profile, as Hypothesis loads one on build servers, does not overrule ``seed``
         print_blob=True,
         report_multiple_bugs=False,  # one fault has many faces, and the first is told in full
         phases=set(hypothesis.Phase) - {hypothesis.Phase.explain},  # it traces every line of torch

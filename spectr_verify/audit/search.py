@@ -186,6 +186,7 @@ def audit(
     seed: int = 0,
     max_examples: int | None = None,
     edges: bool = True,
+    shrink: bool = True,
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
     limits: Limits | None = None,
@@ -207,6 +208,7 @@ def audit(
         seed: of the search and of the families in the suite.
         max_examples: how many pairs Hypothesis draws; by default ``EXAMPLES``.
         edges: whether replayed code is also judged with uniforms at the extreme values of their generators.
+        shrink: whether to look for the smallest counterexample; else the audit ends at the first one.
         dtype, tolerance, limits: as ``judge``.
         progress: called with a line before every step that takes a while.
 
@@ -219,9 +221,12 @@ def audit(
     shrunk = None
     if instances is None:
         count = max_examples or EXAMPLES[calls(rule)]
-        shrunk = _search(look, small_pairs(length, drafts, replayed=replayed), seed, count)
+        drawn = small_pairs(length, drafts, replayed=replayed)
+        shrunk = (_search if shrink else _first)(look, drawn, seed, count)
     suite = instances if instances is not None else _suite(rule, seed, length, drafts)
     for number, where in enumerate(suite):
+        if look.earliest is not None and not shrink:
+            break
         progress(f"pair {number + 1} of {len(suite)}: {where.pair.name}")
         if instances is None:
             look(where)
@@ -234,7 +239,7 @@ def audit(
         range=look.range,
         worst_error=look.worst_error,
         counterexample=biased,
-        shrunk=shrunk is not None and look.stopped is None,
+        shrunk=shrink and shrunk is not None and look.stopped is None,
         wrong=None if biased is None else wrong_text(biased),
         guess=diagnose(look.biased),
         stopped=look.stopped,
@@ -263,21 +268,32 @@ def _search(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_exam
     A wrong first token is the plainest fault, so it is looked for first; when none turns up, the search is run again
     for the earliest fault that did.
     """
-    smallest = _smallest(look, pairs, Stage.FIRST_TOKEN, seed, max_examples)
+    shrunk = hypothesis.Phase.generate, hypothesis.Phase.shrink
+    smallest = _drawn(look, pairs, Stage.FIRST_TOKEN, seed, max_examples, shrunk)
     if smallest is None and look.earliest is not None:
-        smallest = _smallest(look, pairs, look.earliest.stage, seed, max_examples)
+        smallest = _drawn(look, pairs, look.earliest.stage, seed, max_examples, shrunk)
     return smallest
 
 
-def _smallest(
-    look: _Judge, pairs: st.SearchStrategy[ToyPair], stage: Stage, seed: int, max_examples: int
+def _first(look: _Judge, pairs: st.SearchStrategy[ToyPair], seed: int, max_examples: int) -> Verdict | None:
+    """Draw pairs up to the first biased one."""
+    return _drawn(look, pairs, Stage.EDGE_COINS, seed, max_examples, (hypothesis.Phase.generate,))
+
+
+def _drawn(
+    look: _Judge,
+    pairs: st.SearchStrategy[ToyPair],
+    stage: Stage,
+    seed: int,
+    max_examples: int,
+    phases: tuple[hypothesis.Phase, ...],
 ) -> Verdict | None:
-    """The smallest drawn pair whose law is wrong at ``stage`` or earlier."""
+    """A drawn pair whose law is wrong at ``stage`` or earlier."""
     settings = hypothesis.settings(
         max_examples=max_examples,
         database=None,
         deadline=None,
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        phases=phases,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 

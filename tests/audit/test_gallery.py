@@ -69,7 +69,7 @@ def named(name: str) -> Fault:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_caught(fault: Fault) -> None:
-    row = judge_record(fault, planted=True)
+    row = judge_record(fault, planted=True, quick=True)
     assert row.word == "caught", row.evidence
     assert row.counterexample is not None
     assert (row.counterexample.stage is Stage.EDGE_COINS) == (fault.name in EDGES)
@@ -78,7 +78,7 @@ def test_a_planted_fault_is_caught(fault: Fault) -> None:
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_a_control_is_cleared(control: Fault) -> None:
-    row = judge_record(control, planted=False)
+    row = judge_record(control, planted=False, quick=True)
     assert (row.word, row.evidence) == ("cleared", "")
 
 
@@ -108,7 +108,7 @@ def test_the_whole_gallery_is_reported_in_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(gallery.run, "FAULTS", (named("ratio-inverted"),))
     monkeypatch.setattr(gallery.run, "CONTROLS", (named("block-race"),))
     lines: list[str] = []
-    rows = run_gallery(progress=lines.append)
+    rows = run_gallery(progress=lines.append, quick=True)
     assert lines == ["1 of 2: ratio-inverted", "2 of 2: block-race"]
     assert [(row.word, row.planted, row.right) for row in rows] == [("caught", True, True), ("cleared", False, True)]
     assert rows[0].paths > 0
@@ -120,9 +120,16 @@ def test_the_whole_gallery_is_reported_in_order(monkeypatch: pytest.MonkeyPatch)
     ("name", "planted", "word"), [("block-race", True, "missed"), ("ratio-inverted", False, "flagged")]
 )
 def test_a_wrong_judgement_is_called_wrong(name: str, planted: bool, word: str) -> None:
-    row = judge_record(named(name), planted=planted)
+    row = judge_record(named(name), planted=planted, quick=True)
     assert row.word == word
     assert not row.right
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_fault_is_judged_up_to_its_first_counterexample(quick: bool) -> None:
+    row = judge_record(named("ratio-inverted"), planted=True, quick=quick)
+    assert row.word == "caught"
+    assert 0 < row.paths < 100  # the whole suite takes thousands
 
 
 def test_what_cannot_be_judged_is_refused_and_not_right() -> None:

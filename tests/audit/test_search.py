@@ -149,3 +149,11 @@ def test_a_rule_that_is_wrong_only_on_drawn_pairs_is_found() -> None:
     report = audit(Rule("wrong-with-three", wrong_with_three))
     assert report.counterexample is not None
     assert report.counterexample.instance.drafts == 3
+
+
+def test_without_shrinking_the_audit_ends_at_the_first_counterexample() -> None:
+    report = audit(RULES["spectr-gbv-released"], shrink=False)
+    assert report.verdict == "biased"
+    assert not report.shrunk
+    assert report.judged < 10
+    assert audit(RULES["token"], shrink=False, max_examples=5).judged == audit(RULES["token"], max_examples=5).judged

@@ -1,4 +1,4 @@
-"""The audit of the whole gallery on a few pairs: each fault up to its first counterexample, each control on all."""
+"""The audit of the whole gallery: each fault up to its first counterexample, each control to the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spectr_verify.rules import Rule
 from toy_models import TableModel, ToyPair, family_pairs
 
 SEARCHED = 30
-"""How many pairs are drawn for each function where the gallery is searched."""
+"""How many pairs are drawn for each function."""
 
 NARROW = ToyPair(
     "narrow",
@@ -130,33 +130,35 @@ class GalleryRow:
         }
 
 
-def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0, search: bool = False) -> list[GalleryRow]:
-    """Judge every fault, up to its first counterexample, and every control, on six pairs.
+def run_gallery(*, progress: Progress = lambda _: None, seed: int = 0, quick: bool = False) -> list[GalleryRow]:
+    """Audit every fault, up to its first counterexample, and every control, on ``SEARCHED`` drawn pairs and the suite.
 
     Args:
         progress: called with a line before every function.
-        seed: draws one of the pairs that they are judged on.
-        search: audit each as a user would instead, with ``SEARCHED`` drawn pairs and the whole suite, which takes long.
+        seed: draws the pairs.
+        quick: judge each on six small pairs instead.
     """
     records = [(fault, True) for fault in FAULTS] + [(control, False) for control in CONTROLS]
     rows = []
     for number, (record, planted) in enumerate(records):
         progress(f"{number + 1} of {len(records)}: {record.name}")
-        rows.append(judge_record(record, planted=planted, seed=seed, search=search))
+        rows.append(judge_record(record, planted=planted, seed=seed, quick=quick))
     return rows
 
 
-def judge_record(record: Fault, *, planted: bool, seed: int = 0, search: bool = False) -> GalleryRow:
+def judge_record(record: Fault, *, planted: bool, seed: int = 0, quick: bool = False) -> GalleryRow:
     """Judge one function of the gallery; ``planted`` tells what is expected, the rest is as for ``run_gallery``."""
     started, subject = time.monotonic(), _subject(record)
     found, refusal = None, ""
     try:
-        if search:
-            report = audit(subject, length=record.length, drafts=record.drafts, seed=seed, max_examples=SEARCHED)
-            found, refusal = report.counterexample, report.stopped or ""
-        else:
+        if quick:
             verdicts = (_judge(subject, where) for where in _instances(record, seed))
             found = next((verdict for verdict in verdicts if not verdict.lossless), None)
+        else:
+            report = audit(
+                subject, length=record.length, drafts=record.drafts, seed=seed, max_examples=SEARCHED, shrink=False
+            )
+            found, refusal = report.counterexample, report.stopped or ""
     except InputError as error:
         refusal = str(error)
     paths = subject.budget.used if isinstance(subject, Verifier) else 0
