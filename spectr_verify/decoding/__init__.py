@@ -1,0 +1,18 @@
+"""Decoding of real text with a target and a draft model, and any acceptance rule between them."""
+
+from spectr_verify.decoding.filters import Filters
+from spectr_verify.decoding.loop import BONUS, CORRECTION, Seconds, Texts, decode
+from spectr_verify.decoding.models import DTYPES, ModelError, ModelPair, load_pair
+
+__all__ = [
+    "BONUS",
+    "CORRECTION",
+    "DTYPES",
+    "Filters",
+    "ModelError",
+    "ModelPair",
+    "Seconds",
+    "Texts",
+    "decode",
+    "load_pair",
+]

@@ -1,0 +1,71 @@
+"""From logits to the law that tokens are sampled from: temperature, top-k, top-p and min-p, in this order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spectr_verify.errors import InputError
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What is done to the logits of both models.
+
+    Attributes:
+        temperature: logits are divided by it; 0 takes the likeliest token, of equals the first.
+        top_k: keep the k likeliest tokens, and what is as likely as the last of them; ``None``: all.
+        top_p: keep the likeliest tokens up to the one with which they reach this probability; 1: all.
+        min_p: keep what is at least this share of the likeliest token's probability; 0: all.
+
+    Raises:
+        InputError: a number is out of its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(f"the temperature is {self.temperature}; it must be a number from 0 on")
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top-k is {self.top_k}; it must be a whole number from 1 on, or left out")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top-p is {self.top_p}; it must be above 0 and at most 1, which keeps all tokens")
+        if not 0 <= self.min_p <= 1:
+            raise InputError(f"min-p is {self.min_p}; it must be 0, which keeps all tokens, to 1")
+
+    def law(self, logits: Tensor) -> Tensor:
+        """The law of the next token: logits [.., V] to probabilities [.., V] in float32, of float64 logits in float64.
+
+        A row with NaN or infinity among its logits (minus infinity excepted) is NaN.
+        """
+        logits = logits if logits.dtype == torch.float64 else logits.to(torch.float32)
+        if self.temperature == 0:
+            first = logits.argmax(dim=-1, keepdim=True)
+            law = torch.zeros_like(logits).scatter_(-1, first, 1.0)
+            return torch.where((logits.amax(dim=-1, keepdim=True)).isfinite(), law, torch.nan)
+        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere.
+        scaled = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            last = scaled.topk(self.top_k, dim=-1).values[..., -1:]
+            scaled = scaled.masked_fill(scaled < last, -torch.inf)
+        law = scaled.softmax(dim=-1)
+        if self.top_p < 1:
+            ordered, order = law.sort(dim=-1, descending=True, stable=True)
+            before = ordered.cumsum(dim=-1, dtype=torch.float64) - ordered
+            law = _kept(law, torch.zeros_like(law, dtype=torch.bool).scatter(-1, order, before < self.top_p))
+        if self.min_p > 0:
+            law = _kept(law, law >= self.min_p * law.amax(dim=-1, keepdim=True))
+        return law
+
+
+def _kept(law: Tensor, kept: Tensor) -> Tensor:
+    """The law of what is kept. NaN stays NaN."""
+    left = torch.where(kept | law.isnan(), law, 0.0)
+    return left / left.sum(dim=-1, keepdim=True)

@@ -1,0 +1,181 @@
+"""A target and a draft model that share a vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from spectr_verify.errors import InputError, said
+from toy_models.trained import trained_pair
+
+DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16")}
+"""Number formats that models can run in."""
+
+SMOLLM2 = "smollm2"
+"""The name of the pair that the extra of this name brings."""
+
+
+class ModelError(InputError):
+    """Models that cannot be decoded with: the message names the model and what is wrong."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """A target and a draft model in the form of Hugging Face's ``PreTrainedModel``, and their tokenizer.
+
+    Attributes:
+        target, draft: causal language models with a cache, in evaluation mode, on one device.
+        tokenizer: of both.
+        vocab: V, the tokens that both know; what else their embeddings hold is padding, and has no probability.
+        names: what reports call the target and the draft.
+    """
+
+    target: Any
+    draft: Any
+    tokenizer: Any
+    vocab: int
+    names: tuple[str, str]
+
+    @property
+    def device(self) -> torch.device:
+        """Where both are."""
+        return torch.device(self.target.device)
+
+    @property
+    def limit(self) -> int:
+        """The longest text that both can read, in tokens."""
+        return min(
+            int(getattr(model.config, "max_position_embeddings", 1 << 30)) for model in (self.target, self.draft)
+        )
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        end = self.target.config.eos_token_id
+        ends = end if isinstance(end, list | tuple) else [end]
+        return tuple(int(token) for token in ends if token is not None and token < self.vocab)
+
+    def encode(self, prompts: list[str] | tuple[str, ...]) -> list[list[int]]:
+        """Token ids of each prompt, after the start of text where the tokenizer has one and does not write it itself.
+
+        Raises:
+            ModelError: a prompt is empty.
+        """
+        start = self.tokenizer.bos_token_id
+        found = []
+        for number, prompt in enumerate(prompts):
+            ids = [int(token) for token in self.tokenizer(prompt)["input_ids"]]
+            if not prompt or not ids:
+                raise ModelError(f"prompt {number} is empty; a text needs something to go on from")
+            found.append(ids if start is None or ids[0] == start else [int(start), *ids])
+        return found
+
+
+def load_pair(
+    target: str | None = None, draft: str | None = None, *, dtype: str = "float32", device: str = "cpu"
+) -> ModelPair:
+    """Load a pair of models.
+
+    Args:
+        target, draft: folders or names that Hugging Face's ``from_pretrained`` takes; ``None`` for both is the pair
+            that is shipped with the package, and "smollm2" for the target alone the pair of the extra of this name.
+        dtype: number format of both, one of ``DTYPES``.
+        device: where both go, as torch names it.
+
+    Raises:
+        ModelError: a model cannot be loaded, they have no common vocabulary, or there is no such device.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"the number format is {dtype!r}; it must be one of {', '.join(DTYPES)}")
+    place = _device(device)
+    if target == SMOLLM2 and draft is None:
+        from spectr_verify.adapters.smollm2 import smollm2_pair
+
+        large, small, tokenizer = smollm2_pair(DTYPES[dtype])
+        return pair_of(large.to(place), small.to(place), tokenizer, names=(SMOLLM2, f"{SMOLLM2}-draft"))
+    if (target is None) != (draft is None):
+        missing = "draft" if draft is None else "target"
+        raise ModelError(f"the {missing} model is not named; name both models, or neither for the pair shipped with us")
+    shipped = trained_pair()
+    folders = (str(shipped.target), str(shipped.draft)) if target is None or draft is None else (target, draft)
+    tokenizer = _tokenizer(folders[0])
+    _check_same_vocabulary(tokenizer, _tokenizer(folders[1]), folders)
+    large, small = (_model(folder, dtype, place) for folder in folders)
+    names = ("trained target", "trained draft") if target is None else folders
+    return pair_of(large, small, tokenizer, names=names)
+
+
+def pair_of(target: Any, draft: Any, tokenizer: Any, *, names: tuple[str, str] = ("target", "draft")) -> ModelPair:
+    """A pair from models that are loaded already.
+
+    Args:
+        target, draft: models that answer as Hugging Face's causal language models do.
+        tokenizer: of both; its length is the number of tokens that they share.
+        names: what reports call them.
+
+    Raises:
+        ModelError: an embedding is smaller than the vocabulary, a model is no causal language model, or they are on
+            different devices.
+    """
+    vocab = len(tokenizer)
+    for model, name in zip((target, draft), names, strict=True):
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise ModelError(f"{name} is an encoder-decoder model; a target and a draft are causal language models")
+        size = model.config.get_text_config().vocab_size
+        if size < vocab:
+            raise ModelError(f"{name} has {size:,} tokens and the tokenizer {vocab:,}; it cannot say all of them")
+        model.eval()
+    if target.device != draft.device:
+        raise ModelError(f"{names[0]} is on {target.device} and {names[1]} on {draft.device}; they must be together")
+    return ModelPair(target, draft, tokenizer, vocab, names)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise ModelError(f"there is no device {name!r} here: {said(error).splitlines()[0]}") from error
+    return device
+
+
+def _model(folder: str, dtype: str, device: torch.device) -> Any:
+    transformers = _transformers()
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
+    except (OSError, ValueError, RuntimeError, KeyError) as error:  # from_pretrained raises all of these
+        raise ModelError(f"no model can be loaded from {folder}: {said(error)}") from error
+    return model.to(device)
+
+
+def _tokenizer(folder: str) -> Any:
+    try:
+        return _transformers().AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:  # from_pretrained raises all of these
+        raise ModelError(f"no tokenizer can be loaded from {folder}: {said(error)}") from error
+
+
+def _check_same_vocabulary(target: Any, draft: Any, names: tuple[str, str]) -> None:
+    ours, theirs = target.get_vocab(), draft.get_vocab()
+    different = [token for token in {**ours, **theirs} if ours.get(token) != theirs.get(token)]
+    if different:
+        token = min(different, key=lambda each: min(ours.get(each, len(ours)), theirs.get(each, len(theirs))))
+        raise ModelError(
+            f"{names[0]} and {names[1]} have different vocabularies ({len(different):,} tokens differ): the token "
+            f"{token!r} has the number {ours.get(token)} in the one and {theirs.get(token)} in the other; a draft "
+            "model must share the target's tokenizer"
+        )
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ModelError(
+            f"real models need the package transformers, which cannot be imported ({said(error)}); install it: "
+            'pip install "spectr-verify[transformers]"'
+        ) from error
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
