@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from spectr_verify import __version__
-from spectr_verify.errors import InputError
+from spectr_verify.errors import InputError, said
 from toy_models import TableError, read_pairs
 from toy_models.files import replace_file
 
@@ -95,6 +95,23 @@ Tolerance = Annotated[
 MaxTuples = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted before it runs.")]
 MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
 MaxTexts = Annotated[int | None, typer.Option(min=1, help="Most texts in one law.")]
+
+
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="Target model, a folder or name for Hugging Face's from_pretrained; by default the pair we ship."
+    ),
+]
+Draft = Annotated[str | None, typer.Option(help="Draft model, likewise. With --target smollm2 there is one already.")]
+NumDrafts = Annotated[int, typer.Option("--drafts", min=1, help="K, drafts a round.")]
+DraftLength = Annotated[int, typer.Option("--length", min=1, help="L, tokens a draft.")]
+Temperature = Annotated[float, typer.Option(help="Of both models' laws; 0 takes the likeliest token.")]
+TopK = Annotated[int | None, typer.Option(help="Keep the k likeliest tokens of both laws.")]
+TopP = Annotated[float, typer.Option(help="Keep the likeliest tokens up to this probability.")]
+MinP = Annotated[float, typer.Option(help="Keep tokens of at least this share of the likeliest one's probability.")]
+Device = Annotated[str, typer.Option(help="Where the models run, as torch names it: cpu, cuda, cuda:1.")]
+ModelFormat = Annotated[str, typer.Option("--dtype", help="Number format of the models: float32, bfloat16, ..")]
 
 
 def _version(wanted: bool) -> None:
@@ -336,6 +353,193 @@ def gallery(
     _write(json_file, "gallery", {"seed": seed, "quick": quick, "rows": [row.to_json() for row in rows]})
     if not all(row.right for row in rows):
         raise SystemExit(STATUS_BROKEN)
+
+
+@app.command()
+def mc(
+    rule: Annotated[
+        str, typer.Option(help="A registered name, module:function or file.py:function; see --calls.")
+    ] = "block-race",
+    calls: Annotated[
+        Called, typer.Option(help="How a function is called, as for `audit`; it runs as it is, not replayed.")
+    ] = Called.round,
+    arg: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=EXPRESSION", help="An argument of the function, as for `audit`.")
+    ] = None,
+    target: Target = None,
+    draft: Draft = None,
+    drafts: NumDrafts = 3,
+    length: DraftLength = 4,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    texts: Annotated[int, typer.Option(min=1, help="Most texts.")] = 4_000,
+    tokens: Annotated[int, typer.Option(min=1, help="N, tokens of each text.")] = 24,
+    prompts: Annotated[
+        str, typer.Option(help="A set (code, arithmetic, multilingual, news, instructions) or a file, --- between two.")
+    ] = "code",
+    batch: Annotated[int, typer.Option(min=1, help="Texts that are decoded together.")] = 200,
+    seconds: Annotated[
+        float | None, typer.Option(help="Most seconds for the rule, and for every planted fault.")
+    ] = None,
+    device: Device = "cpu",
+    dtype: ModelFormat = "float32",
+    reference_dtype: Annotated[str, typer.Option(help="Number format of the independent call.")] = "float32",
+    alpha: Annotated[float, typer.Option(help="Probability at which each test rejects a lossless rule.")] = 1e-3,
+    power: Annotated[bool, typer.Option("--power", help="Run planted faults too, which must be rejected.")] = False,
+    seed: Annotated[int, typer.Option(help="Draws the texts.")] = 0,
+    json_file: Json = None,
+) -> None:
+    """Test on real models that decoded text follows the target. Status 0: no fault found, 1: not lossless.
+
+    An e-value over texts of fixed length, which may be looked at all the time: the run ends when it reaches 1/alpha.
+    With --power the status is 70 if a planted fault is missed. Ctrl-C ends a run with what it has, and status 130.
+    """
+    _keep([rule.rpartition(":")[0], prompts], json_file)
+    import torch
+
+    from spectr_verify.decoding import DTYPES, Filters, ModelError, load_pair
+    from spectr_verify.montecarlo import Reference, Settings, monte_carlo
+    from spectr_verify.montecarlo import power as planted
+    from spectr_verify.montecarlo.run import POWER
+    from spectr_verify.replay import Arguments, load_verifier
+    from spectr_verify.report.montecarlo import monte_carlo_text, power_table
+
+    filters = Filters(temperature, top_k, top_p, min_p)
+    settings = Settings(drafts, length, tokens, texts, filters, alpha, seed, batch, seconds)
+    subject = load_verifier(
+        rule,
+        calls.value,
+        arguments=Arguments.parse(arg or []),
+        temperature=temperature if calls is Called.step else 1.0,
+    )
+    if reference_dtype not in DTYPES:
+        raise ModelError(f"the number format is {reference_dtype!r}; it must be one of {', '.join(DTYPES)}")
+    console = _console(json_file, soft_wrap=True)
+    _seed_everything(seed)
+    found = []
+    with _progress() as progress:
+        progress("loading the models")
+        pair = load_pair(target, draft, dtype=dtype, device=device)
+        reference = Reference(pair, filters, getattr(torch, reference_dtype))
+        asked = pair.encode(_prompts(prompts))
+        report = monte_carlo(pair, subject, asked, settings, reference=reference, progress=progress)
+        interrupted = report.ended == "interrupted"
+        if power and not interrupted:
+            for fault, outcome in planted(pair, asked, settings, reference=reference, progress=progress):
+                found.append((fault, outcome))
+                interrupted = outcome.ended == "interrupted"
+                if interrupted:
+                    break
+    console.print(monte_carlo_text(report))
+    if found:
+        console.print("")
+        console.print(power_table(found, POWER))
+    content = report.to_json() | {
+        "models": {"target": pair.names[0], "draft": pair.names[1], "dtype": dtype, "device": device},
+        "power": [{"says": fault.says, **outcome.to_json()} for fault, outcome in found],
+    }
+    _write(json_file, "mc", content)
+    if interrupted:
+        raise SystemExit(STATUS_INTERRUPTED)
+    if report.lossless_rejected or report.end_to_end_rejected:
+        raise Biased
+    if any(outcome.log10_e < POWER for _, outcome in found):
+        raise SystemExit(STATUS_BROKEN)
+
+
+def _seed_everything(seed: int) -> None:
+    """Seed the generators that code under test may draw from."""
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the code under test may draw from it
+    torch.manual_seed(seed)
+
+
+def _prompts(source: str) -> tuple[str, ...]:
+    """The prompts of a set or a file."""
+    from toy_models.prompts import SEPARATOR, prompt_sets, prompts
+
+    if source in prompt_sets():
+        return prompts(source)
+    try:
+        return tuple(Path(source).read_text(encoding="utf-8").removesuffix("\n").split(SEPARATOR))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{source!r} is no prompt set ({', '.join(prompt_sets())}) and no file that can be read: {said(error)}"
+        ) from error
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str, typer.Argument(help="What the text goes on from.")] = "def read(path):\n",
+    rule: Annotated[str, typer.Option(help="A registered name, module:function or file.py:function.")] = "block-race",
+    target: Target = None,
+    draft: Draft = None,
+    drafts: NumDrafts = 3,
+    length: DraftLength = 4,
+    tokens: Annotated[int, typer.Option(min=1, help="N, the most tokens to write.")] = 64,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    rounds: Annotated[bool, typer.Option("--rounds", help="List the rounds as well.")] = False,
+    device: Device = "cpu",
+    dtype: ModelFormat = "float32",
+    seed: Annotated[int, typer.Option(help="Draws the text.")] = 0,
+    json_file: Json = None,
+) -> None:
+    """Write a text with a rule, coloured by where each token came from: a draft, a correction, or a bonus."""
+    import torch
+
+    from spectr_verify.decoding import Filters, decode, load_pair
+    from spectr_verify.report.montecarlo import decoded_text, rounds_table
+    from spectr_verify.rules.load import load_rule
+
+    chosen = load_rule(rule)
+    with _progress() as progress:
+        progress("loading the models")
+        pair = load_pair(target, draft, dtype=dtype, device=device)
+        texts = decode(
+            pair,
+            chosen,
+            pair.encode([prompt]),
+            tokens=tokens,
+            drafts=drafts,
+            length=length,
+            filters=Filters(temperature, top_k, top_p, min_p),
+            generator=torch.Generator(device=pair.device).manual_seed(seed),
+        )
+    written = texts.tokens[0, : int(texts.lengths[0])].tolist()
+    pieces = list(zip(pair.pieces(written), texts.source[0].tolist(), strict=False))
+    console = _console(json_file, soft_wrap=True)
+    console.print(decoded_text(prompt, pieces, chosen.used_drafts(drafts)))
+    if rounds:
+        console.print(rounds_table(texts, pair.tokenizer.decode))
+    efficiency = len(written) / texts.rounds
+    console.print(
+        f"{len(written)} tokens in {texts.rounds} rounds, {efficiency:.2f} a round; {chosen.name}, seed {seed}"
+    )
+    content = {
+        "rule": chosen.name,
+        "prompt": prompt,
+        "text": pair.tokenizer.decode(written),
+        "tokens": written,
+        "source": texts.source[0, : len(written)].tolist(),
+        "rounds": [
+            {"start": start, "accepted": accepted, "drafted": drafted}
+            for start, accepted, drafted in zip(
+                texts.starts[0].tolist(), texts.accepted[0].tolist(), texts.drafted.tolist(), strict=True
+            )
+        ],
+        "seed": seed,
+    }
+    _write(json_file, "generate", content)
 
 
 @app.command()

@@ -148,7 +148,7 @@ def decode(
         InputError: a prompt is empty or longer than the models read, N is smaller than L, a model gives logits that are
             no numbers, or the rule breaks its contract; the message says which.
     """
-    _check(pair, prompts, tokens, drafts, length)
+    check_texts(pair, prompts, tokens, drafts, length)
     loop = _Loop(pair, rule, rule.used_drafts(drafts), filters or Filters(), generator, seconds or Seconds())
     return loop.run(prompts, tokens, length, pair.ends if stops else ())
 
@@ -256,7 +256,8 @@ class _Loop:
         reader.keep(left * self.K + along[left], before[left] + accepted.clamp(max=drafted))
 
 
-def _check(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:
+def check_texts(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:
+    """Refuse texts that cannot be decoded, see ``decode``."""
     for name, count in (("tokens", tokens), ("drafts", drafts), ("length", length)):
         if count < 1:
             raise InputError(f"{name} is {count}; it must be at least 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -71,6 +72,12 @@ class ModelPair:
                 raise ModelError(f"prompt {number} is empty; a text needs something to go on from")
             found.append(ids if start is None or ids[0] == start else [int(start), *ids])
         return found
+
+    def pieces(self, tokens: list[int]) -> list[str]:
+        """What each token adds to the text; together they are the text, though a character may need several tokens."""
+        texts = [self.tokenizer.decode(tokens[:end]) for end in range(len(tokens) + 1)]
+        shown = [text.rstrip("\ufffd") for text in texts[:-1]] + [texts[-1]]
+        return [after[len(before) :] for before, after in pairwise(shown)]
 
 
 def load_pair(

@@ -48,7 +48,8 @@ KEPT = -1
 """The shadow of a number that was drawn, and not decided, in an earlier run."""
 
 INSTEAD = (
-    "Draw by a comparison, searchsorted, multinomial or an argmax race, or judge what the code emits by drawing from it"
+    "Draw by a comparison, searchsorted, multinomial or an argmax race, or run the code as it is on real models: "
+    "spectr-verify mc takes the same --calls and --arg"
 )
 """What to do where there is no exact law."""
 

@@ -72,18 +72,49 @@ class Replayed:
 
     def _tokens(self, outcome: Outcome, round: Round, row: int) -> tuple[int, ...] | Failure:
         try:
-            tokens = emitted_tokens(outcome.result, self.verifier.name, round.vocab, round.length + 1)
-            drafts = round.drafts[row].tolist()
-            if not any(tuple(draft[: len(tokens) - 1]) == tokens[:-1] for draft in drafts):
-                raise EmissionError(
-                    f"{self.verifier.name} returned the tokens {list(tokens)} for the drafts {drafts}; all but the "
-                    "last must be the accepted beginning of a draft"
-                )
+            return _accepted(self.verifier.name, outcome.result, round, row)[0]
         except EmissionError as error:
             if not outcome.excused:
                 raise
             return Failure(str(error))
-        return tokens
+
+
+class Drawn:
+    """A function as a rule that runs as it is: it draws from its own generators, and one emission comes of it."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        """Run ``verifier``, which is called "probabilities"."""
+        self.verifier = verifier
+
+    def __call__(self, round: Round, chance: Chance) -> Emission:
+        """Emit for every row in turn, see ``spectr_verify.rules.Rule``; nothing is asked of ``chance``."""
+        emitted = [self._emitted(round, row) for row in range(round.rows)]
+        tokens = torch.full((round.rows, round.length + 1), -1, dtype=torch.int64)
+        for row, (found, _) in enumerate(emitted):
+            tokens[row, : len(found)] = torch.tensor(found)
+        length, draft = (torch.tensor(column) for column in zip(*((len(t), k) for t, k in emitted), strict=True))
+        place = round.drafts.device
+        return Emission(tokens.to(place), length.to(place), torch.where(length > 1, draft, -1).to(place))
+
+    def _emitted(self, round: Round, row: int) -> tuple[tuple[int, ...], int]:
+        return _accepted(self.verifier.name, _call(self.verifier, round, row)(), round, row)
+
+
+def _accepted(name: str, result: object, round: Round, row: int) -> tuple[tuple[int, ...], int]:
+    """The tokens that a function returned for one row, and the first draft that begins with all but the last.
+
+    Raises:
+        EmissionError: it is no emission.
+    """
+    tokens = emitted_tokens(result, name, round.vocab, round.length + 1)
+    drafts = round.drafts[row].tolist()
+    for number, draft in enumerate(drafts):
+        if tuple(draft[: len(tokens) - 1]) == tokens[:-1]:
+            return tokens, number
+    raise EmissionError(
+        f"{name} returned the tokens {list(tokens)} for the drafts {drafts}; all but the last must be the accepted "
+        "beginning of a draft"
+    )
 
 
 def _explained(found: Iterator[Outcome], round: Round) -> Iterator[Outcome]:

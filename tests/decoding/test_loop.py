@@ -11,9 +11,7 @@ import torch
 from plain_loop import PlainLoop
 from small_models import LIMIT, VOCAB, small_pair
 
-from spectr_verify.decoding import BONUS, CORRECTION, Filters, Seconds, Texts, decode, loop
-from spectr_verify.decoding.models import ModelError, pair_of
-from spectr_verify.errors import InputError
+from spectr_verify.decoding import Filters, Texts, decode, loop
 from spectr_verify.rules import RULES
 
 PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]

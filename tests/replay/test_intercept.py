@@ -493,7 +493,7 @@ REFUSED: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("drawn into after torch's", drawn_into_after(torch.from_dlpack), "memory shared with numpy"),
     ("moved into after numpy()", moved_into_after, "memory shared with numpy"),
     ("sum", lambda u: u.sum() < 1, "torch's sum is done to random numbers that are still undecided"),
-    ("advice", lambda u: u.sum() < 1, "Draw by a comparison, searchsorted, multinomial or an argmax race, or judge"),
+    ("advice", lambda u: u.sum() < 1, "Draw by a comparison, searchsorted, multinomial or an argmax race, or run"),
     ("written to what is expanded", lambda u: u[:1].expand(3).mul_(2), "torch's mul_, done to .* raised RuntimeError"),
     ("shapes that do not fit", lambda u: u + torch.ones(4), "torch's add, done to .* raised RuntimeError: The size"),
     ("truth of each", lambda u: u.bool(), r"torch's to\(\) is done to"),

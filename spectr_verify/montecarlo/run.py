@@ -1,0 +1,250 @@
+"""A Monte Carlo run: texts are decoded with the rule until the evidence is enough or the budget is used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spectr_verify.decoding import Filters, ModelPair, Seconds, Texts, decode
+from spectr_verify.errors import InputError
+from spectr_verify.montecarlo.accepted import AcceptedRounds
+from spectr_verify.montecarlo.evidence import Evidence
+from spectr_verify.montecarlo.faults import FAULTS, PlantedFault
+from spectr_verify.montecarlo.first_token import first_token_test
+from spectr_verify.montecarlo.report import EndToEnd, MonteCarloReport
+from spectr_verify.montecarlo.score import Reference, Scored
+from spectr_verify.montecarlo.steps import write_by_steps
+from spectr_verify.replay import Verifier
+from spectr_verify.replay.probabilities import Drawn
+from spectr_verify.rules import Rule
+
+POWER = 6.0
+"""The decimal logarithm of the e-value at which a planted fault counts as rejected."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run decodes and when it ends.
+
+    Attributes:
+        drafts: K.
+        length: L.
+        tokens: N, tokens of every text, fixed before: to stop where a round ends would bias the test.
+        texts: how many texts at most.
+        filters: of both models' laws.
+        alpha: probability at which each test rejects a lossless rule.
+        seed: draws everything.
+        batch: texts that are decoded together.
+        seconds: how long at most; ``None``: until all texts are written.
+        enough: decimal logarithm of the e-value at which the run ends; by default that of 1/alpha.
+
+    Raises:
+        InputError: a number is out of its range.
+    """
+
+    drafts: int = 3
+    length: int = 4
+    tokens: int = 24
+    texts: int = 4_000
+    filters: Filters = field(default_factory=Filters)
+    alpha: float = 1e-3
+    seed: int = 0
+    batch: int = 200
+    seconds: float | None = None
+    enough: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha is {self.alpha}; it must lie between 0 and 1")
+        for name, count in (("texts", self.texts), ("batch", self.batch)):
+            if count < 1:
+                raise InputError(f"{name} is {count}; it must be at least 1")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"seconds is {self.seconds}; it must be above 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return {**vars(self), "filters": vars(self.filters)}
+
+
+Subject = Rule | Verifier
+"""What can be tested: a rule, or anybody's function and how it is called."""
+
+
+def monte_carlo(
+    pair: ModelPair,
+    rule: Subject,
+    prompts: Sequence[Sequence[int]],
+    settings: Settings | None = None,
+    *,
+    reference: Reference | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> MonteCarloReport:
+    """Decode texts with a rule and test that they follow the target.
+
+    Texts do not end at an end of text, which is a token like others here. An interrupted run reports what it has.
+
+    Args:
+        pair: the models.
+        rule: what is tested. A function that is called "probabilities" or "step" runs as it is, text after text, and
+            draws from generators of its own: seed them. What a step took for the target's laws is not known, so its
+            text is tested against the independent call alone.
+        prompts: token ids of prompts, taken in turn.
+        settings: what to decode and when to stop.
+        reference: both models for the independent call; by default those of ``pair`` in float32.
+        progress: called with a line after every batch.
+
+    Raises:
+        InputError: what cannot be decoded, see ``decode``.
+    """
+    settings = settings or Settings()
+    reference = reference or Reference(pair, settings.filters)
+    run = _Run(pair, rule, settings, reference)
+    started, ended = time.monotonic(), "texts"
+    try:
+        for batch in _batches(prompts, settings):
+            run.decode(batch)
+            log10_e = run.own.log10_e
+            progress(f"{rule.name}: {run.texts:,} of {settings.texts:,} texts, log10 e = {log10_e:.2f}")
+            if log10_e >= (settings.enough if settings.enough is not None else -np.log10(settings.alpha)):
+                ended = "e-value"
+                break
+            if settings.seconds is not None and time.monotonic() - started > settings.seconds:
+                ended = "seconds"
+                break
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    return run.report(ended)
+
+
+def power(
+    pair: ModelPair,
+    prompts: Sequence[Sequence[int]],
+    settings: Settings,
+    *,
+    reference: Reference | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[PlantedFault, MonteCarloReport]]:
+    """Run every planted fault with the same settings, each until it is rejected with log10 e of ``POWER`` or more."""
+    reference = reference or Reference(pair, settings.filters)
+    hunted = Settings(**{**vars(settings), "enough": POWER})
+    for fault in FAULTS:
+        yield fault, monte_carlo(pair, fault.rule, prompts, hunted, reference=reference, progress=progress)
+
+
+def _batches(prompts: Sequence[Sequence[int]], settings: Settings) -> Iterator[list[tuple[int, Sequence[int]]]]:
+    """Prompts in turn, with their numbers."""
+    if not prompts:
+        raise InputError("there is no prompt")
+    numbers = [number % len(prompts) for number in range(settings.texts)]
+    for begin in range(0, settings.texts, settings.batch):
+        yield [(number, prompts[number]) for number in numbers[begin : begin + settings.batch]]
+
+
+class _Run:
+    """Everything that is counted over the batches."""
+
+    def __init__(self, pair: ModelPair, subject: Subject, settings: Settings, reference: Reference) -> None:
+        self.pair, self.settings, self.reference = pair, settings, reference
+        self.step = subject if isinstance(subject, Verifier) and subject.calls == "step" else None
+        self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
+        self.generator = torch.Generator(device=pair.device).manual_seed(settings.seed)
+        self.own, self.independent = Evidence(), Evidence()
+        self.accepted_rounds = AcceptedRounds(self.rule, settings.drafts)
+        self.seconds, self.scoring = Seconds(), 0.0
+        self.texts = self.rounds = self.accepted = self.drafted = 0
+        self.numerical = 0.0
+        self.first_laws: dict[int, NDArray[np.floating]] = {}
+        self.first_counts: dict[int, NDArray[np.int64]] = {}
+
+    def decode(self, batch: list[tuple[int, Sequence[int]]]) -> None:
+        """Decode and count one batch of texts."""
+        texts = self._texts([prompt for _, prompt in batch])
+        started = time.perf_counter()
+        self._count(texts, self.reference.score(texts), [number for number, _ in batch])
+        self.scoring += time.perf_counter() - started
+
+    def _texts(self, prompts: list[Sequence[int]]) -> Texts:
+        settings = self.settings
+        if self.step is not None:
+            return write_by_steps(
+                self.pair,
+                self.step,
+                prompts,
+                tokens=settings.tokens,
+                drafts=settings.drafts,
+                length=settings.length,
+                seconds=self.seconds,
+            )
+        return decode(
+            self.pair,
+            self.rule,
+            prompts,
+            tokens=settings.tokens,
+            drafts=settings.drafts,
+            length=settings.length,
+            filters=settings.filters,
+            generator=self.generator,
+            stops=False,
+            seconds=self.seconds,
+        )
+
+    def _count(self, texts: Texts, scored: Scored, prompts: list[int]) -> None:
+        log_q, log_p = scored.log_target.flatten(), scored.log_draft.flatten()
+        own = log_q if self.step is not None else texts.target_probs.log().flatten()
+        log_r = scored.log_ratios.flatten(0, 1) + log_q[:, None]
+        self.own.add(log_r, own, log_p)
+        self.independent.add(log_r, log_q, log_p)
+        # The mean of (1 - q/q')+ over tokens from q' is the total-variation distance of q from q'.
+        self.numerical += float((1 - (log_q - own).exp())[own > -torch.inf].clamp(min=0.0).sum())
+        if self.step is None:  # a step drafts as it likes
+            self.accepted_rounds.add(texts, scored.log_draft, scored.log_target)
+        self.texts += len(prompts)
+        self.rounds += texts.rounds
+        happened = texts.starts >= 0
+        self.accepted += int(texts.accepted[happened].sum())
+        self.drafted += int(texts.drafted.to(happened.device).expand_as(happened)[happened].sum())
+        for row, (number, token) in enumerate(zip(prompts, texts.tokens[:, 0].tolist(), strict=True)):
+            if number not in self.first_laws:
+                self.first_laws[number] = scored.first[row].cpu().numpy()
+                self.first_counts[number] = np.zeros(self.pair.vocab, dtype=np.int64)
+            self.first_counts[number][token] += 1
+
+    def report(self, ended: str) -> MonteCarloReport:
+        """What was found so far."""
+        settings, started = self.settings, time.perf_counter()
+        laws, counts = list(self.first_laws.values()), list(self.first_counts.values())
+        first = first_token_test(laws, counts, seed=settings.seed) if laws else None
+        dtype = str(next(self.reference.target.parameters()).dtype).removeprefix("torch.")
+        return MonteCarloReport(
+            rule=self.rule.name,
+            alpha=settings.alpha,
+            log10_e=self.own.log10_e,
+            worst_alternative=self.own.worst_alternative,
+            impossible=self.own.impossible,
+            effect_upper_bound=self.own.effect_upper_bound(settings.alpha),
+            end_to_end=EndToEnd(
+                self.independent.log10_e,
+                self.independent.worst_alternative,
+                self.independent.impossible,
+                self.numerical / max(self.own.tokens, 1),
+                dtype,
+            ),
+            first_token=first,
+            accepted=self.accepted_rounds.compare(),
+            texts=self.texts,
+            tokens=self.own.tokens,
+            rounds=self.rounds,
+            block_efficiency=(self.accepted + self.rounds) / max(self.rounds, 1),
+            acceptance_rate=self.accepted / max(self.drafted, 1),
+            seconds=self.seconds,
+            scoring=self.scoring + time.perf_counter() - started,
+            ended=ended,
+            settings=settings.to_json(),
+        )

@@ -1,0 +1,88 @@
+"""The reference: both models' laws of a finished text, from one call a model that knows no cache and no draft."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spectr_verify.decoding import Filters, ModelError, ModelPair, Texts
+from spectr_verify.montecarlo.evidence import log_ratios
+
+CHUNK_BYTES = 1 << 27
+"""About how large one array of laws may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What the reference says of B texts of N tokens.
+
+    Attributes:
+        log_target, log_draft: float64 [B, N], log-probability of every token under the target and the draft.
+        log_ratios: float64 [B, N, J], as ``evidence.log_ratios``.
+        first: [B, V], the target's laws of the first token.
+    """
+
+    log_target: Tensor
+    log_draft: Tensor
+    log_ratios: Tensor
+    first: Tensor
+
+
+class Reference:
+    """Both models in full precision, read from the beginning of a text to its end."""
+
+    def __init__(self, pair: ModelPair, filters: Filters, dtype: torch.dtype = torch.float32) -> None:
+        """Copies of the pair's models in ``dtype``, where they are not in it already."""
+        self.pair, self.filters = pair, filters
+        self.target, self.draft = (_in_format(model, dtype) for model in (pair.target, pair.draft))
+
+    def score(self, texts: Texts) -> Scored:
+        """Score texts without an end before their N-th token."""
+        parts = [self._score(texts, rows) for rows in self._chunks(texts)]
+        columns = zip(*((part.log_target, part.log_draft, part.log_ratios, part.first) for part in parts), strict=True)
+        return Scored(*(torch.cat(column) for column in columns))
+
+    def _chunks(self, texts: Texts) -> Iterator[slice]:
+        """Rows whose laws fit, texts of all prompts."""
+        longest = max(map(len, texts.prompts)) + texts.tokens.shape[1]
+        rows = max(1, CHUNK_BYTES // (longest * self.pair.vocab * 4))
+        for begin in range(0, len(texts.prompts), rows):
+            yield slice(begin, begin + rows)
+
+    def _score(self, texts: Texts, rows: slice) -> Scored:
+        tokens, prompts = texts.tokens[rows], texts.prompts[rows]
+        B, N = tokens.shape
+        q = self._laws(self.target, prompts, tokens, self.pair.names[0])
+        p = self._laws(self.draft, prompts, tokens, self.pair.names[1])
+        place = tokens[..., None]
+        log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
+        ratios = log_ratios(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
+        return Scored(log_q, log_p, ratios, q[:, 0].clone())
+
+    def _laws(self, model: Any, prompts: list[list[int]], tokens: Tensor, name: str) -> Tensor:
+        """Laws of every token of the texts: [B, N, V]."""
+        N, device = tokens.shape[1], tokens.device
+        begin = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        longest = int(begin.max())
+        # What stands behind a text's end is read by no token before it: no mask is needed.
+        text = torch.zeros(len(prompts), longest + N, dtype=torch.int64, device=device)
+        for number, prompt in enumerate(prompts):
+            text[number, : len(prompt)] = torch.tensor(prompt, device=device)
+        place = begin[:, None] + torch.arange(N, device=device)
+        text.scatter_(1, place, tokens)
+        row = torch.arange(len(prompts), device=device)[:, None]
+        with torch.inference_mode():
+            logits = model(input_ids=text, use_cache=False).logits[..., : self.pair.vocab]
+            laws = self.filters.law(logits[row, place - 1])
+        if bool(laws.isnan().any()):
+            raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
+        return laws
+
+
+def _in_format(model: Any, dtype: torch.dtype) -> Any:
+    return model if model.dtype == dtype else copy.deepcopy(model).to(dtype)
