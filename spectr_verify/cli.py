@@ -379,6 +379,7 @@ def mc(
     prompts: Annotated[
         str, typer.Option(help="A set (code, arithmetic, multilingual, news, instructions) or a file, --- between two.")
     ] = "code",
+    prompt: Annotated[list[str] | None, typer.Option(help="A prompt of your own, instead; may be repeated.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts that are decoded together.")] = 200,
     seconds: Annotated[
         float | None, typer.Option(help="Most seconds for the rule, and for every planted fault.")
@@ -423,7 +424,7 @@ def mc(
         progress("loading the models")
         pair = load_pair(target, draft, dtype=dtype, device=device)
         reference = Reference(pair, filters, getattr(torch, reference_dtype))
-        asked = pair.encode(_prompts(prompts))
+        asked = pair.encode(prompt or _prompts(prompts))
         report = monte_carlo(pair, subject, asked, settings, reference=reference, progress=progress)
         interrupted = report.ended == "interrupted"
         if power and not interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,7 +13,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from spectr_verify.decoding import Texts
-    from spectr_verify.montecarlo import AcceptedLength, MonteCarloReport, PlantedFault
+    from spectr_verify.montecarlo import AcceptedLength, MonteCarloReport, PlantedFault, Settings
 
 DRAFT_COLOURS = ("green", "cyan", "blue", "magenta", "bright_green", "bright_cyan", "bright_blue", "bright_magenta")
 CORRECTION_STYLE = "bold red"
@@ -86,6 +87,39 @@ def _accepted(found: AcceptedLength) -> str:
 
 def _number(log10_e: float) -> str:
     return "infinite" if math.isinf(log10_e) else f"{log10_e:.2f}"
+
+
+def command(
+    rule: str, settings: Settings, *, prompts: Sequence[str] = (), device: str = "cpu", dtype: str = "float32"
+) -> list[str]:
+    """The words of the command that runs a rule on the shipped pair with these settings.
+
+    Args:
+        rule: by which the command finds the rule.
+        settings: all of them.
+        prompts: instead of the built-in ones.
+        device, dtype: where and in which number format the models run.
+    """
+    filters = settings.filters
+    options = {
+        "rule": rule,
+        "drafts": settings.drafts,
+        "length": settings.length,
+        "tokens": settings.tokens,
+        "texts": settings.texts,
+        "batch": settings.batch,
+        "seconds": settings.seconds,
+        "alpha": settings.alpha,
+        "seed": settings.seed,
+        "temperature": filters.temperature,
+        "top-k": filters.top_k,
+        "top-p": filters.top_p,
+        "min-p": filters.min_p,
+        "device": device,
+        "dtype": dtype,
+    }
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return ["spectr-verify", "mc", *words, *(f"--prompt={prompt}" for prompt in prompts)]
 
 
 def power_table(found: list[tuple[PlantedFault, MonteCarloReport]], needed: float) -> Table:

@@ -312,6 +312,7 @@ def test_a_stateful_rule_must_bring_its_modified_target() -> None:
         Rule("mine", RULES["block"].verify, kind="stateful")
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", list(RULES))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -1,0 +1,108 @@
+"""Every lossless rule on the shipped pair, whatever is asked of it: Hypothesis draws the decoding, an e-value judges.
+
+On a GPU the same runs with ``pytest -m gpu``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from functools import lru_cache
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from spectr_verify.cli import Biased, app
+from spectr_verify.decoding import Filters, ModelPair, load_pair
+from spectr_verify.montecarlo import FAULTS, Settings, monte_carlo
+from spectr_verify.report.montecarlo import command
+from spectr_verify.rules import RULES, Rule
+from toy_models.prompts import prompt_sets, prompts
+
+ALPHA = 1e-9
+"""Hundreds of runs must not reject a lossless rule by chance."""
+
+LOSSLESS = [name for name, rule in RULES.items() if rule.lossless]
+
+no_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+PLACES = [
+    ("cpu", "float32"),
+    pytest.param("cuda", "float32", marks=[pytest.mark.gpu, no_cuda]),
+    pytest.param("cuda", "bfloat16", marks=[pytest.mark.gpu, no_cuda]),
+]
+
+SETTINGS = st.builds(
+    Settings,
+    drafts=st.integers(1, 4),
+    length=st.integers(1, 5),
+    tokens=st.integers(5, 16),
+    texts=st.just(24),
+    batch=st.just(24),
+    alpha=st.just(ALPHA),
+    filters=st.builds(
+        Filters,
+        temperature=st.sampled_from([1.0, 0.0, 0.3, 0.7, 1.5]),
+        top_k=st.sampled_from([None, 1, 20]),
+        top_p=st.sampled_from([1.0, 0.9, 0.5]),
+        min_p=st.sampled_from([0.0, 0.1]),
+    ),
+    seed=st.integers(0, 2**31),
+)
+PROMPTS = st.sampled_from(prompt_sets()).flatmap(lambda name: st.sampled_from(prompts(name)))
+
+
+@lru_cache
+def shipped(device: str, dtype: str) -> ModelPair:
+    return load_pair(device=device, dtype=dtype)
+
+
+def faults(rule: Rule, name: str, prompt: str, settings: Settings, device: str, dtype: str) -> str | None:
+    """What is wrong, and the command that shows it."""
+    pair = shipped(device, dtype)
+    report = monte_carlo(pair, rule, pair.encode([prompt]), settings)
+    if not (report.impossible or report.log10_e >= report.threshold):
+        return None
+    shown = command(name, settings, prompts=[prompt], device=device, dtype=dtype)
+    return f"{'; '.join(report.reasons)}\nTo reproduce it:\n  {shlex.join(shown)}"
+
+
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
+def test_the_text_follows_the_target(device: str, dtype: str) -> None:
+    @hypothesis.settings(max_examples=40)
+    @hypothesis.given(name=st.sampled_from(LOSSLESS), prompt=PROMPTS, settings=SETTINGS)
+    def whatever_is_asked(name: str, prompt: str, settings: Settings) -> None:
+        wrong = faults(RULES[name], name, prompt, settings, device, dtype)
+        assert wrong is None, wrong
+
+    whatever_is_asked()
+
+
+def test_a_fault_is_found_and_its_command_shows_it_again() -> None:
+    """The property fails for a planted fault, and what it prints finds the fault again."""
+    fault = next(fault for fault in FAULTS if fault.rule.name == "residual-not-subtracted")
+    spec = "spectr_verify.montecarlo.faults:residual_not_subtracted"
+    settings = Settings(drafts=1, length=3, tokens=12, texts=400, batch=200, alpha=ALPHA, seed=5)
+    wrong = faults(fault.rule, spec, prompts("code")[0], settings, "cpu", "float32")
+    assert wrong is not None
+    words = shlex.split(wrong.rpartition("To reproduce it:")[2])
+    assert words[:2] == ["spectr-verify", "mc"]
+    done = CliRunner().invoke(app, words[1:])
+    assert isinstance(done.exception, Biased), done.output
+    assert "NOT lossless" in done.output
+
+
+def test_the_command_says_all_that_was_asked_for() -> None:
+    asked = Settings(2, 3, 9, 50, Filters(0.7, 20, 0.9, 0.1), 1e-4, 8, 25, 30.0)
+    words = command("token", asked, prompts=["a b", "--c"], device="cuda:1", dtype="bfloat16")
+    line = shlex.join(words)
+    for part in (
+        "--rule token --drafts 2 --length 3 --tokens 9 --texts 50 --batch 25 --seconds 30.0 --alpha 0.0001 --seed 8",
+        "--temperature 0.7 --top-k 20 --top-p 0.9 --min-p 0.1",
+        "--device cuda:1 --dtype bfloat16",
+        "'--prompt=a b' --prompt=--c",
+    ):
+        assert part in line
+    assert command("token", replace(asked, filters=Filters(), seconds=None))[-1] != "--seconds"
