@@ -135,6 +135,10 @@ class Undecided(Exception):  # noqa: N818 - no verdict, and no error
     """An audit that a bound ended, on its way to the exit status."""
 
 
+class Interrupted(Exception):  # noqa: N818 - asked for by the user
+    """A run that was interrupted and has told what it has, on its way to the exit status."""
+
+
 @app.command()
 def rules(json_file: Json = None) -> None:
     """List the register of acceptance rules."""
@@ -443,7 +447,7 @@ def mc(
     }
     _write(json_file, "mc", content)
     if interrupted:
-        raise SystemExit(STATUS_INTERRUPTED)
+        raise Interrupted
     if report.lossless_rejected or report.end_to_end_rejected:
         raise Biased
     if any(outcome.log10_e < POWER for _, outcome in found):
@@ -588,10 +592,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that cannot be printed must not hide a verdict
-    status = _status()
-    if status == STATUS_INTERRUPTED:
-        print("interrupted: no verdict, and nothing was written", file=sys.stderr)
-    sys.exit(status)
+    sys.exit(_status())
 
 
 def _status() -> int:
@@ -604,15 +605,24 @@ def _status() -> int:
     except (InputError, TableError) as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"error: {error}", style="red"))
         return STATUS_REFUSED
-    except KeyboardInterrupt:
+    except Interrupted:
         return STATUS_INTERRUPTED
+    except KeyboardInterrupt:
+        return _without_result()
     except SystemExit as end:  # typer's own; it ends with 1 when the output is closed
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else STATUS_BROKEN
+        if code == STATUS_INTERRUPTED:
+            return _without_result()
         return STATUS_BROKEN if code == STATUS_BIASED else code
     except BaseException:  # a fault of this program must not end with the status of a verdict
         traceback.print_exc()
         return STATUS_BROKEN
     return 0
+
+
+def _without_result() -> int:
+    print("interrupted: no verdict, and nothing was written", file=sys.stderr)
+    return STATUS_INTERRUPTED
 
 
 def _keep(sources: Iterable[str] | None, json_file: Path | None) -> None:

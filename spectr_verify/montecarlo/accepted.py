@@ -22,6 +22,9 @@ from spectr_verify.rules import RULES, Rule
 LEAST_TEXTS = 100
 """Fewer texts give no normal law of a mean."""
 
+UNLIKELY = -50.0
+"""The log-probability below which 1 - (1 - P)^K is K P to every digit."""
+
 Accepts = Callable[[Tensor, Tensor, int], Tensor]
 """Log-probabilities log p and log q of L tokens [.., L] under draft and target, and K, to phi [.., L]."""
 
@@ -48,7 +51,10 @@ def block_race(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
 
 def relaxed_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
     """min(1, (1 - (1 - P)^K) / Q), which no lossless rule exceeds in the mean."""
-    log_shown = torch.log(-torch.expm1(drafts * torch.log1p(-log_p.cumsum(dim=-1).exp().clamp(max=1.0))))
+    log_text = log_p.cumsum(dim=-1).clamp(max=0.0)
+    log_shown = torch.log(-torch.expm1(drafts * torch.log1p(-log_text.exp())))
+    # Of an unlikely text it is K P, and P may be too small for a number.
+    log_shown = torch.where(log_text < UNLIKELY, log_text + math.log(drafts), log_shown)
     return (log_shown - log_q.cumsum(dim=-1)).clamp(max=0.0).exp()
 
 
@@ -111,10 +117,10 @@ class AcceptedRounds:
         self._sums.append(torch.stack([*columns, counts.sum(dim=1).to(torch.float64)], dim=1))
 
     def compare(self) -> AcceptedLength | None:
-        """The comparison; ``None`` of fewer than ``LEAST_TEXTS`` texts."""
+        """The comparison; ``None`` of fewer than ``LEAST_TEXTS`` texts, and of texts with impossible tokens."""
         sums = torch.cat(self._sums) if self._sums else torch.zeros(0, 3)
         rounds = float(sums[:, 2].sum())
-        if len(sums) < LEAST_TEXTS or rounds == 0:
+        if len(sums) < LEAST_TEXTS or rounds == 0 or not bool(sums.isfinite().all()):
             return None
         difference = sums[:, 0] - sums[:, 1]  # of each text: rounds of one text are not independent, texts are
         error = float(difference.square().sum().sqrt())
@@ -126,4 +132,4 @@ class AcceptedRounds:
 
 def exceeds(found: AcceptedLength | None, alpha: float) -> bool:
     """Whether the comparison speaks against the rule at level ``alpha``."""
-    return found is not None and not math.isnan(found.p) and found.p <= alpha
+    return found is not None and found.p <= alpha

@@ -115,7 +115,10 @@ class Evidence:
         """Largest share of the draft that the output may still hold, at confidence 1 - alpha.
 
         A share x is excluded where the same alternatives, tested against (1 - x) q + x p in place of q, reach 1/alpha.
-        ``None`` where all are excluded: then it is no such mixture.
+        Between two shares of the grid the larger one is told. ``None`` where all are excluded: then it is no such
+        mixture.
         """
-        kept = self._log_mean - self._shares < -math.log(alpha)
-        return None if self.impossible or not bool(kept.any()) else float(SHARES[kept].max())
+        kept = (self._log_mean - self._shares < -math.log(alpha)).nonzero()
+        if self.impossible or not len(kept):
+            return None
+        return float(SHARES[min(int(kept.max()) + 1, len(SHARES) - 1)])

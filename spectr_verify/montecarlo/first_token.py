@@ -54,10 +54,10 @@ def first_token_test(
 
 
 def _pooled(law: NDArray[np.floating], count: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Expected and seen counts, all rare tokens in the last cell; where it would be impossible it is left out."""
+    """Expected and seen counts: all rare tokens are one cell, and impossible ones are cells only if they were seen."""
     n = count.sum()
     expected = law.astype(np.float64) / law.sum(dtype=np.float64) * n
-    rare = expected < LEAST_EXPECTED
+    rare = (expected > 0) & (expected < LEAST_EXPECTED)
     cells = np.append(expected[~rare], expected[rare].sum()), np.append(count[~rare], count[rare].sum())
     keep = (cells[0] > 0) | (cells[1] > 0)
     return cells[0][keep], cells[1][keep]

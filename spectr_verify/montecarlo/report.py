@@ -44,8 +44,9 @@ class MonteCarloReport:
         effect_upper_bound: largest share of the draft that the output may still hold, at confidence 1 - alpha; ``None``
             where the texts are no mixture of the target and the draft.
         end_to_end: the same against an independent call.
-        first_token: the test of first tokens.
-        accepted: the accepted length against a closed form or a bound; ``None`` of too few texts.
+        first_token: the test of first tokens, against the laws that the rule saw.
+        accepted: the accepted length against a closed form or a bound of the independent calls' laws, so it is part of
+            the test from end to end; ``None`` of too few texts, and of texts with impossible tokens.
         texts, tokens, rounds: how much was decoded.
         block_efficiency: tokens a round.
         acceptance_rate: share of the drafted positions that were accepted.
@@ -81,7 +82,7 @@ class MonteCarloReport:
 
     @property
     def reasons(self) -> list[str]:
-        """Which tests reject, in words."""
+        """Which tests of the rule itself reject, in words."""
         found = []
         if self.impossible:
             found.append(f"{self.impossible} tokens came out that the target gives probability zero")
@@ -89,6 +90,16 @@ class MonteCarloReport:
             found.append(f"the text does not follow the target: it fits better what lies {self.worst_alternative}")
         if self.first_token is not None and self.first_token.p <= self.alpha:
             found.append("the counts of first tokens do not fit the target's law")
+        return found
+
+    @property
+    def end_to_end_reasons(self) -> list[str]:
+        """Which tests reject that take an independent call of both models for the truth, in words."""
+        end, found = self.end_to_end, []
+        if end.impossible:
+            found.append(f"{end.impossible} tokens came out that an independent call gives probability zero")
+        elif end.log10_e >= self.threshold:
+            found.append(f"the text does not follow an independent call's laws: it fits better {end.worst_alternative}")
         if self.accepted is not None and exceeds(self.accepted, self.alpha):
             differs = "the accepted length is not that of the rule's closed form"
             found.append(differs if self.accepted.exact else "it accepts more than any lossless rule can")
@@ -101,8 +112,8 @@ class MonteCarloReport:
 
     @property
     def end_to_end_rejected(self) -> bool:
-        """Whether the text is shown not to follow the independent call's laws."""
-        return self.end_to_end.impossible > 0 or self.end_to_end.log10_e >= self.threshold
+        """Whether the whole is shown not to do what it would with the independent call's laws."""
+        return bool(self.end_to_end_reasons)
 
     @property
     def tokens_per_second(self) -> float:
@@ -124,6 +135,7 @@ class MonteCarloReport:
             "effect_upper_bound": self.effect_upper_bound,
             "end_to_end": {
                 "rejected": self.end_to_end_rejected,
+                "reasons": self.end_to_end_reasons,
                 "log10_e": _finite(self.end_to_end.log10_e),
                 "worst_alternative": self.end_to_end.worst_alternative,
                 "impossible": self.end_to_end.impossible,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from spectr_verify.chance import Chance
 from spectr_verify.decoding import Filters, ModelPair, Seconds, Texts, decode
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo.accepted import AcceptedRounds
@@ -22,6 +25,7 @@ from spectr_verify.montecarlo.score import Reference, Scored
 from spectr_verify.montecarlo.steps import write_by_steps
 from spectr_verify.replay import Verifier
 from spectr_verify.replay.probabilities import Drawn
+from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules import Rule
 
 POWER = 6.0
@@ -65,8 +69,12 @@ class Settings:
         for name, count in (("texts", self.texts), ("batch", self.batch)):
             if count < 1:
                 raise InputError(f"{name} is {count}; it must be at least 1")
-        if self.seconds is not None and not self.seconds > 0:
-            raise InputError(f"seconds is {self.seconds}; it must be above 0")
+        if not 0 <= self.seed < 1 << 63:
+            raise InputError(f"seed is {self.seed}; it must be a whole number from 0 on, below 2^63")
+        if self.seconds is not None and not (self.seconds > 0 and isfinite(self.seconds)):
+            raise InputError(f"seconds is {self.seconds}; it must be a number above 0, or left out")
+        if self.enough is not None and not isfinite(self.enough):
+            raise InputError(f"enough is {self.enough}; it must be a number")
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain values."""
@@ -142,9 +150,22 @@ def _batches(prompts: Sequence[Sequence[int]], settings: Settings) -> Iterator[l
     """Prompts in turn, with their numbers."""
     if not prompts:
         raise InputError("there is no prompt")
-    numbers = [number % len(prompts) for number in range(settings.texts)]
     for begin in range(0, settings.texts, settings.batch):
-        yield [(number, prompts[number]) for number in numbers[begin : begin + settings.batch]]
+        numbers = range(begin, min(begin + settings.batch, settings.texts))
+        yield [(number % len(prompts), prompts[number % len(prompts)]) for number in numbers]
+
+
+class _Watched:
+    """A rule's function that keeps what it was first told of the target: the laws of the first token."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.first: Tensor | None = None
+
+    def __call__(self, round: Round, chance: Chance) -> Emission:
+        if self.first is None:
+            self.first = round.target_probs[:, 0, 0].clone()
+        return self.rule.verify(round, chance)
 
 
 class _Run:
@@ -160,17 +181,19 @@ class _Run:
         self.seconds, self.scoring = Seconds(), 0.0
         self.texts = self.rounds = self.accepted = self.drafted = 0
         self.numerical = 0.0
-        self.first_laws: dict[int, NDArray[np.floating]] = {}
-        self.first_counts: dict[int, NDArray[np.int64]] = {}
+        self.first: dict[int, tuple[NDArray[np.floating], NDArray[np.int64]]] = {}
 
     def decode(self, batch: list[tuple[int, Sequence[int]]]) -> None:
         """Decode and count one batch of texts."""
-        texts = self._texts([prompt for _, prompt in batch])
+        watched = _Watched(self.rule)
+        texts = self._texts([prompt for _, prompt in batch], replace(self.rule, verify=watched))
         started = time.perf_counter()
-        self._count(texts, self.reference.score(texts), [number for number, _ in batch])
+        scored, prompts = self.reference.score(texts), [number for number, _ in batch]
+        self._count(texts, scored, prompts)
+        self._count_first(texts, scored.first if watched.first is None else watched.first, prompts)
         self.scoring += time.perf_counter() - started
 
-    def _texts(self, prompts: list[Sequence[int]]) -> Texts:
+    def _texts(self, prompts: list[Sequence[int]], rule: Rule) -> Texts:
         settings = self.settings
         if self.step is not None:
             return write_by_steps(
@@ -184,7 +207,7 @@ class _Run:
             )
         return decode(
             self.pair,
-            self.rule,
+            rule,
             prompts,
             tokens=settings.tokens,
             drafts=settings.drafts,
@@ -210,16 +233,17 @@ class _Run:
         happened = texts.starts >= 0
         self.accepted += int(texts.accepted[happened].sum())
         self.drafted += int(texts.drafted.to(happened.device).expand_as(happened)[happened].sum())
+
+    def _count_first(self, texts: Texts, laws: Tensor, prompts: list[int]) -> None:
         for row, (number, token) in enumerate(zip(prompts, texts.tokens[:, 0].tolist(), strict=True)):
-            if number not in self.first_laws:
-                self.first_laws[number] = scored.first[row].cpu().numpy()
-                self.first_counts[number] = np.zeros(self.pair.vocab, dtype=np.int64)
-            self.first_counts[number][token] += 1
+            if number not in self.first:
+                self.first[number] = laws[row].cpu().numpy(), np.zeros(self.pair.vocab, dtype=np.int64)
+            self.first[number][1][token] += 1
 
     def report(self, ended: str) -> MonteCarloReport:
         """What was found so far."""
         settings, started = self.settings, time.perf_counter()
-        laws, counts = list(self.first_laws.values()), list(self.first_counts.values())
+        laws, counts = (list(column) for column in zip(*self.first.values(), strict=True)) if self.first else ([], [])
         first = first_token_test(laws, counts, seed=settings.seed) if laws else None
         dtype = str(next(self.reference.target.parameters()).dtype).removeprefix("torch.")
         return MonteCarloReport(

@@ -22,7 +22,8 @@ BONUS_STYLE = "bold yellow"
 
 def monte_carlo_text(report: MonteCarloReport) -> RenderableType:
     """The verdict of a run and what it rests on."""
-    lines = [_verdict(report), *(Text(f"- {reason}") for reason in report.reasons), Text("")]
+    reasons = report.reasons or report.end_to_end_reasons
+    lines = [_verdict(report), *(Text(f"- {reason}") for reason in reasons), Text("")]
     return Group(*lines, _evidence(report))
 
 
@@ -30,7 +31,7 @@ def _verdict(report: MonteCarloReport) -> Text:
     rejected = report.lossless_rejected or report.end_to_end_rejected
     words = "NOT lossless" if report.lossless_rejected else "no fault found"
     if rejected and not report.lossless_rejected:
-        words = "the rule follows the laws that it is told, and those are not the target's"
+        words = "the text follows the laws that the rule is told, and those are not the models' own"
     asked = report.settings
     sizes = f"K = {asked['drafts']}, L = {asked['length']}, temperature {asked['filters']['temperature']:g}"
     how = {"e-value": "the evidence was enough", "texts": "all texts written", "seconds": "time was up"}
