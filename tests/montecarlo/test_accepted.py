@@ -1,0 +1,169 @@
+"""The accepted length: the terms of every closed form, and what rules reach beside it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import hypothesis
+import pytest
+import torch
+from small_models import small_pair
+from torch import Tensor
+
+from spectr_verify.bounds import closed_form
+from spectr_verify.chance import Chance
+from spectr_verify.decoding import Filters, decode
+from spectr_verify.montecarlo import AcceptedLength, Reference, Settings, accepted, monte_carlo
+from spectr_verify.montecarlo.accepted import CLOSED_FORMS, LEAST_TEXTS, AcceptedRounds, exceeds
+from spectr_verify.rounds import Emission, Round
+from spectr_verify.rules import RULES, Rule
+from toy_models import TableModel, ToyPair
+from toy_models.strategies import pairs
+
+PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1]]
+
+
+def log_probabilities(model: TableModel, length: int) -> Tensor:
+    """log-probability of every token of every text of ``length`` tokens: [V^L, L]."""
+    texts = itertools.product(range(model.vocab), repeat=length)
+    rows = [[float(model.law(text[:i])[token]) for i, token in enumerate(text)] for text in texts]
+    return torch.tensor(rows, dtype=torch.float64).log()
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(pairs(max_length=3))
+def test_the_mean_over_texts_is_the_closed_form(pair: ToyPair) -> None:
+    """Texts are enumerated and weighted by Q; those that the target never writes are never asked about."""
+    assert pair.length is not None
+    assert pair.drafts is not None
+    L, K = pair.length, pair.drafts
+    log_p, log_q = (log_probabilities(model, L) for model in (pair.draft, pair.target))
+    weight = log_q.sum(dim=1).exp()
+    written = weight > 0
+    for name in ("token", "block", "greedy_block", "block_race", "relaxed_bound"):
+        arguments = (pair, L, K) if name in ("block_race", "relaxed_bound") else (pair, L)
+        phi = getattr(accepted, name)(log_p[written], log_q[written], K)
+        mean = float((weight[written, None] * phi).sum())
+        assert mean == pytest.approx(getattr(closed_form, name)(*arguments), abs=1e-12), name
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_the_bound_holds_for_long_texts_too(drafts: int) -> None:
+    """Of texts too unlikely for a number K drafts show K P: all of Q = P, and K/4 of Q = 4 P."""
+    log_p = torch.full((400,), -5.0, dtype=torch.float64)
+    log_q = log_p + torch.where(torch.arange(400) == 0, math.log(4), 0.0)
+    assert accepted.relaxed_bound(log_p, log_p, drafts).tolist() == pytest.approx([1.0] * 400)
+    assert accepted.relaxed_bound(log_p, log_q, drafts)[5:].tolist() == pytest.approx([drafts / 4] * 395)
+
+
+def compared(rule: Rule, seed: int = 0, **changed: int) -> AcceptedLength | None:
+    asked = {"drafts": 3, "length": 3, "tokens": 12, "texts": 400, "batch": 400} | changed
+    # No run is ended by its e-value: that would leave a biased rule too few texts.
+    return monte_carlo(small_pair(), rule, PROMPTS, Settings(**asked, seed=seed, enough=1e9)).accepted
+
+
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_rules_reach_their_closed_form(name: str) -> None:
+    found = compared(RULES[name])
+    assert found is not None
+    assert found.exact
+    assert abs(found.measured - found.expected) < 4 * found.error
+    assert found.error < 0.05 * found.expected
+    assert not exceeds(found, 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.lossless and name not in CLOSED_FORMS])
+def test_other_rules_stay_below_the_bound(name: str) -> None:
+    found = compared(RULES[name])
+    assert found is not None
+    assert not found.exact
+    assert found.measured < found.expected + 4 * found.error
+    assert not exceeds(found, 1e-3)
+
+
+def test_another_rule_under_a_registered_name_is_held_against_the_bound() -> None:
+    found = compared(replace(RULES["token"], summary="not the registered one"), texts=LEAST_TEXTS)
+    assert found is not None
+    assert not found.exact
+
+
+def test_a_registered_rule_that_reaches_another_length_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A race of which only the first draft takes part: lossless, but it does not reach the length."""
+
+    def first_draft_alone(round: Round, chance: Chance) -> Emission:
+        return RULES["block"].verify(round.first_drafts(1), chance)
+
+    slow = replace(RULES["block-race"], verify=first_draft_alone)
+    monkeypatch.setattr("spectr_verify.montecarlo.accepted.RULES", {"block-race": slow})
+    found = compared(slow, texts=200)
+    assert found is not None
+    assert found.exact
+    assert found.measured < found.expected
+    assert exceeds(found, 1e-6)
+
+
+def accept_everything(round: Round, chance: Chance) -> Emission:
+    last = chance.categorical(round.target_probs[:, 0, -1])
+    B, L = round.rows, round.length
+    return Emission(
+        torch.cat([round.drafts[:, 0], last[:, None]], dim=1), torch.full((B,), L + 1), torch.zeros(B).long()
+    )
+
+
+def test_a_rule_that_accepts_more_than_any_lossless_one_is_noticed() -> None:
+    """Its text is the draft's, on which the bound is large, and exceeded nevertheless; the e-value sees it too."""
+    rule = Rule("accept-everything", accept_everything, max_drafts=1)
+    found = compared(rule)
+    assert found is not None
+    assert found.measured == 3
+    assert exceeds(found, 1e-6)
+    report = monte_carlo(small_pair(), rule, PROMPTS, Settings(texts=400, tokens=12, length=3, enough=6.0))
+    assert report.log10_e > 6
+    assert report.lossless_rejected
+
+
+def test_stateful_rules_are_compared_in_their_first_rounds() -> None:
+    texts, greedy = 300, compared(RULES["greedy-block"], texts=300)
+    assert greedy is not None
+    assert greedy.rounds == texts
+    block = compared(RULES["block"], texts=300)
+    assert block is not None
+    assert block.rounds > 3 * texts
+
+
+def test_rounds_whose_text_ends_early_do_not_count() -> None:
+    """Of texts of L tokens only the first rounds can be compared."""
+    found = compared(RULES["token"], tokens=3, texts=300)
+    assert found is not None
+    assert found.rounds == 300
+
+
+def test_few_texts_are_not_compared() -> None:
+    assert compared(RULES["token"], texts=LEAST_TEXTS - 1) is None
+    assert compared(RULES["token"], texts=LEAST_TEXTS) is not None
+    assert AcceptedRounds(RULES["token"], 1).compare() is None
+    assert not exceeds(None, 0.5)
+
+
+def test_texts_may_come_in_parts() -> None:
+    reference, whole, parts = Reference(small_pair(), Filters()), *(AcceptedRounds(RULES["block"], 1) for _ in "ab")
+    texts = decode(
+        small_pair(),
+        RULES["block"],
+        PROMPTS * 40,
+        tokens=8,
+        length=3,
+        generator=torch.Generator().manual_seed(2),
+    )
+    scored = reference.score(texts)
+    whole.add(texts, scored.log_draft, scored.log_target)
+    for rows in (slice(0, 50), slice(50, 120)):
+        some = replace(
+            texts,
+            prompts=texts.prompts[rows],
+            **{name: getattr(texts, name)[rows] for name in ("tokens", "source", "target_probs", "starts", "accepted")},
+        )
+        parts.add(some, scored.log_draft[rows], scored.log_target[rows])
+    assert parts.compare() == whole.compare() is not None
