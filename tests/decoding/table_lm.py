@@ -35,6 +35,7 @@ class TableLM(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past_key_values: DynamicCache, **_: Any
     ) -> CausalLMOutputWithPast:
+        assert int(position_ids.max()) < self.config.max_position_embeddings, "it reads beyond its limit"
         new = input_ids.shape[1]
         entries = [each[:, None, :, None].double() for each in (input_ids, position_ids)]
         tokens, position = (each[:, 0, :, 0].long() for each in past_key_values.update(*entries, 0))

@@ -192,10 +192,20 @@ def test_two_drafts(name: str) -> None:
     assert worst_error(RULES[name], drawn_pair(2, 2), 2, 2, 2) <= TOLERANCE
 
 
-@pytest.mark.parametrize(("name", "drafts", "length"), [("greedy-block", 1, 3), ("tournament-greedy-block", 2, 2)])
-def test_nested_modified_targets(name: str, drafts: int, length: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "drafts", "length", "tokens"), [("greedy-block", 1, 3, 4), ("tournament-greedy-block", 2, 2, 3)]
+)
+def test_nested_modified_targets(name: str, drafts: int, length: int, tokens: int) -> None:
     """The third round's target is what the second left of what the first left."""
-    assert worst_error(RULES[name], drawn_pair(2, length), drafts, length, 3) <= TOLERANCE
+    assert worst_error(RULES[name], drawn_pair(2, length), drafts, length, tokens) <= TOLERANCE
+
+
+def test_a_modified_target_of_zeros_is_the_plain_one() -> None:
+    def nothing(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int) -> Tensor:
+        return torch.zeros_like(target_probs)
+
+    rule = Rule("block, stateful", RULES["block"].verify, kind="stateful", modified_target=nothing, max_drafts=1)
+    assert worst_error(rule, drawn_pair(2, 2), 1, 2, 4) <= TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["block", "greedy-block", "tournament-greedy-block"])
