@@ -33,7 +33,7 @@ class Filters:
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
             raise InputError(f"the temperature is {self.temperature}; it must be a number from 0 on")
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and not (isinstance(self.top_k, int) and self.top_k >= 1):
             raise InputError(f"top-k is {self.top_k}; it must be a whole number from 1 on, or left out")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top-p is {self.top_p}; it must be above 0 and at most 1, which keeps all tokens")
@@ -50,8 +50,10 @@ class Filters:
             first = logits.argmax(dim=-1, keepdim=True)
             law = torch.zeros_like(logits).scatter_(-1, first, 1.0)
             return torch.where((logits.amax(dim=-1, keepdim=True)).isfinite(), law, torch.nan)
-        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere.
-        scaled = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
+        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere. One that
+        # the number format takes for zero or infinity would make NaN of them.
+        format = torch.finfo(logits.dtype)
+        scaled = (logits - logits.amax(dim=-1, keepdim=True)) / min(max(self.temperature, format.tiny), format.max)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             last = scaled.topk(self.top_k, dim=-1).values[..., -1:]
             scaled = scaled.masked_fill(scaled < last, -torch.inf)
