@@ -50,7 +50,7 @@ class Filters:
             first = logits.argmax(dim=-1, keepdim=True)
             law = torch.zeros_like(logits).scatter_(-1, first, 1.0)
             return torch.where((logits.amax(dim=-1, keepdim=True)).isfinite(), law, torch.nan)
-        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere. But one
+        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere. One
         # that the number format takes for zero or infinity would make NaN of them.
         numbers = torch.finfo(logits.dtype)
         scaled = (logits - logits.amax(dim=-1, keepdim=True)) / min(max(self.temperature, numbers.tiny), numbers.max)

@@ -142,7 +142,7 @@ def pair_of(target: Any, draft: Any, tokenizer: Any, *, names: tuple[str, str] =
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()  # which torch's "meta", a device without numbers, cannot do
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         raise ModelError(f"there is no device {name!r} here: {said(error).splitlines()[0]}") from error
     return device
@@ -150,9 +150,11 @@ def _device(name: str) -> torch.device:
 
 def _model(folder: str, dtype: str, device: torch.device) -> Any:
     transformers = _transformers()
+    from safetensors import SafetensorError
+
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
-    except (OSError, ValueError, RuntimeError, KeyError) as error:  # from_pretrained raises all of these
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:  # from_pretrained raises them all
         raise ModelError(f"no model can be loaded from {folder}: {said(error)}") from error
     return model.to(device)
 
@@ -168,11 +170,11 @@ def _check_same_vocabulary(target: Any, draft: Any, names: tuple[str, str]) -> N
     ours, theirs = target.get_vocab(), draft.get_vocab()
     different = [token for token in {**ours, **theirs} if ours.get(token) != theirs.get(token)]
     if different:
-        token = min(different, key=lambda each: min(ours.get(each, len(ours)), theirs.get(each, len(theirs))))
+        token = min(different, key=lambda each: (min(ours.get(each, len(ours)), theirs.get(each, len(theirs))), each))
+        one, other = (f"the number {words[token]}" if token in words else "no number" for words in (ours, theirs))
         raise ModelError(
-            f"{names[0]} and {names[1]} have different vocabularies ({len(different):,} tokens differ): the token "
-            f"{token!r} has the number {ours.get(token)} in the one and {theirs.get(token)} in the other; a draft "
-            "model must share the target's tokenizer"
+            f"{names[0]} and {names[1]} have different vocabularies (tokens that differ: {len(different):,}): {token!r} "
+            f"has {one} in the one and {other} in the other; a draft model must share the target's tokenizer"
         )
 
 
