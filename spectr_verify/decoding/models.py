@@ -173,8 +173,8 @@ def _check_same_vocabulary(target: Any, draft: Any, names: tuple[str, str]) -> N
         token = min(different, key=lambda each: (min(ours.get(each, len(ours)), theirs.get(each, len(theirs))), each))
         one, other = (f"the number {words[token]}" if token in words else "no number" for words in (ours, theirs))
         raise ModelError(
-            f"{names[0]} and {names[1]} have different vocabularies (tokens that differ: {len(different):,}): {token!r} "
-            f"has {one} in the one and {other} in the other; a draft model must share the target's tokenizer"
+            f"{names[0]} and {names[1]} have different vocabularies (tokens that differ: {len(different):,}): "
+            f"{token!r} has {one} in the one and {other} in the other; a draft model must share the target's tokenizer"
         )
 
 
