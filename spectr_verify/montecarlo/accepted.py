@@ -8,63 +8,18 @@ noise is in both and goes away.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from scipy.stats import norm
 from torch import Tensor
 
+from spectr_verify.bounds.along_text import ALONG_TEXT, relaxed_bound
 from spectr_verify.decoding import Texts
 from spectr_verify.rules import RULES, Rule
 
 LEAST_TEXTS = 100
 """Fewer texts give no normal law of a mean."""
-
-UNLIKELY = -50.0
-"""The log-probability below which 1 - (1 - P)^K is K P to every digit."""
-
-Accepts = Callable[[Tensor, Tensor, int], Tensor]
-"""Log-probabilities log p and log q of L tokens [.., L] under draft and target, and K, to phi [.., L]."""
-
-
-def token(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """Product of min(p/q, 1) along the text."""
-    return (log_p - log_q).clamp(max=0.0).cumsum(dim=-1).exp()
-
-
-def block(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """rho, the smallest min(P/Q, 1) on the way."""
-    return (log_p - log_q).cumsum(dim=-1).cummin(dim=-1).values.clamp(max=0.0).exp()
-
-
-def greedy_block(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """r = min(P/Q, 1)."""
-    return (log_p - log_q).cumsum(dim=-1).clamp(max=0.0).exp()
-
-
-def block_race(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """1 - (1 - rho)^K."""
-    return 1 - (1 - block(log_p, log_q, 1)) ** drafts
-
-
-def relaxed_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """min(1, (1 - (1 - P)^K) / Q), which no lossless rule exceeds in the mean."""
-    log_text = log_p.cumsum(dim=-1).clamp(max=0.0)
-    log_shown = torch.log(-torch.expm1(drafts * torch.log1p(-log_text.exp())))
-    # Of an unlikely text it is K P, and P may be too small for a number.
-    log_shown = torch.where(log_text < UNLIKELY, log_text + math.log(drafts), log_shown)
-    return (log_shown - log_q.cumsum(dim=-1)).clamp(max=0.0).exp()
-
-
-CLOSED_FORMS: dict[str, Accepts] = {
-    "token": token,
-    "block": block,
-    "greedy-block": greedy_block,
-    "block-race": block_race,
-}
-"""Registered rules whose accepted length has a closed form."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +50,8 @@ class AcceptedRounds:
         """``drafts``: K."""
         self.rule, self.drafts = rule, rule.used_drafts(drafts)
         # Anybody's rule may be called as one of ours.
-        self.exact = rule.name in CLOSED_FORMS and RULES[rule.name] is rule
-        self._accepts = CLOSED_FORMS[rule.name] if self.exact else relaxed_bound
+        self.exact = rule.name in ALONG_TEXT and RULES[rule.name] is rule
+        self._accepts = ALONG_TEXT[rule.name] if self.exact else relaxed_bound
         self._sums: list[Tensor] = []
 
     def add(self, texts: Texts, log_p: Tensor, log_q: Tensor) -> None:

@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import replace
 
-import hypothesis
 import pytest
 import torch
 from small_models import small_pair
-from torch import Tensor
 
-from spectr_verify.bounds import closed_form
+from spectr_verify.bounds.along_text import ALONG_TEXT
 from spectr_verify.chance import Chance
 from spectr_verify.decoding import Filters, decode
-from spectr_verify.montecarlo import AcceptedLength, Reference, Settings, accepted, monte_carlo
-from spectr_verify.montecarlo.accepted import CLOSED_FORMS, LEAST_TEXTS, AcceptedRounds, exceeds
+from spectr_verify.montecarlo import AcceptedLength, Reference, Settings, monte_carlo
+from spectr_verify.montecarlo.accepted import LEAST_TEXTS, AcceptedRounds, exceeds
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules import RULES, Rule
-from toy_models import TableModel, ToyPair
-from toy_models.strategies import pairs
 
 PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1]]
-
-
-def log_probabilities(model: TableModel, length: int) -> Tensor:
-    """log-probability of every token of every text of ``length`` tokens: [V^L, L]."""
-    texts = itertools.product(range(model.vocab), repeat=length)
-    rows = [[float(model.law(text[:i])[token]) for i, token in enumerate(text)] for text in texts]
-    return torch.tensor(rows, dtype=torch.float64).log()
-
-
-@hypothesis.settings(max_examples=60)
-@hypothesis.given(pairs(max_length=3))
-def test_the_mean_over_texts_is_the_closed_form(pair: ToyPair) -> None:
-    """Texts are enumerated and weighted by Q; those that the target never writes are never asked about."""
-    assert pair.length is not None
-    assert pair.drafts is not None
-    L, K = pair.length, pair.drafts
-    log_p, log_q = (log_probabilities(model, L) for model in (pair.draft, pair.target))
-    weight = log_q.sum(dim=1).exp()
-    written = weight > 0
-    for name in ("token", "block", "greedy_block", "block_race", "relaxed_bound"):
-        arguments = (pair, L, K) if name in ("block_race", "relaxed_bound") else (pair, L)
-        phi = getattr(accepted, name)(log_p[written], log_q[written], K)
-        mean = float((weight[written, None] * phi).sum())
-        assert mean == pytest.approx(getattr(closed_form, name)(*arguments), abs=1e-12), name
-
-
-@pytest.mark.parametrize("drafts", [1, 3])
-def test_the_bound_holds_for_long_texts_too(drafts: int) -> None:
-    """Of texts too unlikely for a number K drafts show K P: all of Q = P, and K/4 of Q = 4 P."""
-    log_p = torch.full((400,), -5.0, dtype=torch.float64)
-    log_q = log_p + torch.where(torch.arange(400) == 0, math.log(4), 0.0)
-    assert accepted.relaxed_bound(log_p, log_p, drafts).tolist() == pytest.approx([1.0] * 400)
-    assert accepted.relaxed_bound(log_p, log_q, drafts)[5:].tolist() == pytest.approx([drafts / 4] * 395)
 
 
 def compared(rule: Rule, seed: int = 0, **changed: int) -> AcceptedLength | None:
@@ -64,7 +25,7 @@ def compared(rule: Rule, seed: int = 0, **changed: int) -> AcceptedLength | None
     return monte_carlo(small_pair(), rule, PROMPTS, Settings(**asked, seed=seed, enough=1e9)).accepted
 
 
-@pytest.mark.parametrize("name", CLOSED_FORMS)
+@pytest.mark.parametrize("name", ALONG_TEXT)
 def test_rules_reach_their_closed_form(name: str) -> None:
     found = compared(RULES[name])
     assert found is not None
@@ -74,7 +35,7 @@ def test_rules_reach_their_closed_form(name: str) -> None:
     assert not exceeds(found, 1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.lossless and name not in CLOSED_FORMS])
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.lossless and name not in ALONG_TEXT])
 def test_other_rules_stay_below_the_bound(name: str) -> None:
     found = compared(RULES[name])
     assert found is not None
