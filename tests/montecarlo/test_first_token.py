@@ -86,6 +86,23 @@ def test_the_same_as_the_g_test_where_counts_are_large(seed: int) -> None:
     assert found == pytest.approx(expected, abs=5 * np.sqrt(expected * (1 - expected) / 9_999) + 2e-3)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_one_draw_after_each_prompt_says_nothing(seed: int) -> None:
+    """All tokens are rare, and the statistic is zero up to its rounding, which may be below zero."""
+    generator = np.random.default_rng(seed)
+    laws = [*generator.dirichlet([0.3] * 50, size=5).astype(np.float32)]
+    counts = [generator.multinomial(1, law / law.sum(dtype=np.float64)) for law in laws]
+    assert first_token_test(laws, counts, seed=seed, simulations=99).p == 1
+
+
+@pytest.mark.parametrize("draws", [2, 3, 30])
+def test_counts_as_they_are_expected_fit_best(draws: int) -> None:
+    """Nothing that is drawn fits better, and a tie is one however it is rounded."""
+    laws = [np.full(size, 1 / size, dtype=np.float32) for size in (1, 2, 3, 5, 6, 7)]
+    counts = [np.full(len(law), draws) for law in laws]
+    assert first_token_test(laws, counts, seed=0, simulations=99).p == 1
+
+
 def test_the_same_seed_gives_the_same_p() -> None:
     law, counts = np.array([0.6, 0.4]), np.array([50, 50])
     first, again, other = (first_token_test([law], [counts], seed=seed).p for seed in (1, 1, 2))
