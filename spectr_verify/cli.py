@@ -393,7 +393,7 @@ def mc(
     reference_dtype: Annotated[str, typer.Option(help="Number format of the independent call.")] = "float32",
     alpha: Annotated[float, typer.Option(help="Probability at which each test rejects a lossless rule.")] = 1e-3,
     power: Annotated[bool, typer.Option("--power", help="Run planted faults too, which must be rejected.")] = False,
-    seed: Annotated[int, typer.Option(help="Draws the texts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the texts.")] = 0,
     json_file: Json = None,
 ) -> None:
     """Test on real models that decoded text follows the target. Status 0: no fault found, 1: not lossless.
@@ -496,7 +496,7 @@ def generate(
     rounds: Annotated[bool, typer.Option("--rounds", help="List the rounds as well.")] = False,
     device: Device = "cpu",
     dtype: ModelFormat = "float32",
-    seed: Annotated[int, typer.Option(help="Draws the text.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the text.")] = 0,
     json_file: Json = None,
 ) -> None:
     """Write a text with a rule, coloured by where each token came from: a draft, a correction, or a bonus."""
@@ -545,6 +545,75 @@ def generate(
         "seed": seed,
     }
     _write(json_file, "generate", content)
+
+
+@app.command(name="what-if")
+def what_if(
+    file: Annotated[
+        str | None,
+        typer.Argument(help="Log-probabilities of text of the target: .npz, .safetensors, .parquet or .jsonl."),
+    ] = None,
+    target: Target = None,
+    draft: Draft = None,
+    max_drafts: Annotated[int, typer.Option("--drafts", min=1, help="The largest K.")] = 7,
+    max_length: Annotated[int, typer.Option("--length", min=1, help="The largest L.")] = 12,
+    draft_cost: Annotated[float, typer.Option(help="A draft step, in target calls.")] = 0.05,
+    further_cost: Annotated[float, typer.Option(help="What each further draft adds to it, as a share.")] = 0.0,
+    overhead: Annotated[float, typer.Option(help="Everything else in a round, in target calls.")] = 0.0,
+    temperature: Temperature = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    texts: Annotated[int, typer.Option(min=1, help="Without FILE: how many texts the target writes.")] = 400,
+    tokens: Annotated[int, typer.Option(min=1, help="Without FILE: tokens of each.")] = 48,
+    prompts: Annotated[str, typer.Option(help="Without FILE: a set of prompts or a file, as for `mc`.")] = "code",
+    save: Annotated[
+        Path | None, typer.Option(callback=_writable, help="Write the log-probabilities: .npz or .jsonl.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(callback=_writable, help="Draw efficiency and speed-up: .png or .svg.")
+    ] = None,
+    device: Device = "cpu",
+    dtype: ModelFormat = "float32",
+    seed: Annotated[int, typer.Option(help="Draws the texts.")] = 0,
+    json_file: Json = None,
+) -> None:
+    """Estimate tokens a round and speed-up for all K and L at once, from text that the target wrote.
+
+    FILE has the log-probabilities that both models give to the tokens; without one the target writes text here.
+    """
+    _keep([str(file)] if file else None, json_file)
+    _keep([str(file)] if file else None, save)
+    from spectr_verify.report.what_if import draw, what_if_tables
+    from spectr_verify.simulate import TimeModel, read_logs, write_logs
+    from spectr_verify.simulate import what_if as estimate
+
+    time = TimeModel(draft_cost, further_cost, overhead)
+    if file is not None:
+        logs = read_logs(Path(file))
+    else:
+        from spectr_verify.decoding import Filters, load_pair
+        from spectr_verify.simulate import target_logs
+
+        with _progress() as progress:
+            progress("loading the models")
+            pair = load_pair(target, draft, dtype=dtype, device=device)
+            logs = target_logs(
+                pair,
+                pair.encode(_prompts(prompts)),
+                texts=texts,
+                tokens=tokens,
+                filters=Filters(temperature, top_k, top_p, min_p),
+                seed=seed,
+                progress=progress,
+            )
+    if save is not None:
+        write_logs(logs, save)
+    found = estimate(logs, drafts=max_drafts, length=max_length)
+    _console(json_file).print(what_if_tables(found, time))
+    if plot is not None:
+        draw(found, time, plot)
+    _write(json_file, "what-if", found.to_json(time))
 
 
 @app.command()

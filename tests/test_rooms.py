@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ["errors", "rounds", "chance", "rules", "bounds", "exact", "replay", "adapters"]
-ROOMS += ["decoding", "montecarlo", "audit", "report", "testing", "pytest_plugin", "cli"]
+ROOMS += ["decoding", "montecarlo", "simulate", "audit", "report", "testing", "pytest_plugin", "cli"]
 """From the lowest to the highest; bounds and exact stand side by side and do not import each other."""
 
 MODULES = sorted(path for room in ("toy_models", "spectr_verify") for path in (ROOT / room).rglob("*.py"))

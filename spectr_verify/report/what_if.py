@@ -1,0 +1,87 @@
+"""Estimated efficiencies and speed-ups in the terminal and as plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spectr_verify.errors import InputError, said
+
+if TYPE_CHECKING:
+    from spectr_verify.simulate import Estimates, TimeModel
+
+SHOWN = (1, 2, 4, 8, 12, 16, 24, 32)
+"""Lengths that the table has columns for, the largest one besides."""
+
+
+def what_if_tables(found: Estimates, time: TimeModel) -> RenderableType:
+    """Tokens a round by rule, K and L, and the best K and L of every rule."""
+    _, K, L = found.efficiency.shape
+    lengths = [n for n in SHOWN if n < L] + [L]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, title="tokens a round", title_style="bold", title_justify="left")
+    for column in ("rule", "K", *(f"L = {n}" for n in lengths), "best L", "speed-up"):
+        table.add_column(column, justify="left" if column == "rule" else "right")
+    speed = found.speed_up(time)
+    for r, name in enumerate(found.rules):
+        several = range(K) if (found.efficiency[r] != found.efficiency[r, :1]).any() else range(1)
+        for k in several:
+            best = int(speed[r, k].argmax())
+            cells = [f"{found.efficiency[r, k, n - 1]:.2f} ± {found.error[r, k, n - 1]:.2f}" for n in lengths]
+            table.add_row(
+                name if k == several[0] else "", str(k + 1), *cells, str(best + 1), f"{speed[r, k, best]:.2f}"
+            )
+        table.add_section()
+    return Group(table, Text(""), *_best(found, time))
+
+
+def _best(found: Estimates, time: TimeModel) -> list[Text]:
+    lines = [
+        f"{found.places:,} places in {found.texts:,} texts; ± is a standard error. Speed-up over autoregression with a "
+        f"draft step of {time.draft:g} target calls (each further draft adds {time.further:g} of it), overhead "
+        f"{time.verification:g}."
+    ]
+    speed = found.speed_up(time)
+    _, K, L = found.efficiency.shape
+    for name, k, n in found.best(time):
+        if name not in found.rules[:-1]:
+            continue
+        edge = " (at the edge of what was asked for)" if n == L or (k == K and K > 1) else ""
+        r = found.rules.index(name)
+        lines.append(
+            f"{name}: K = {k}, L = {n} is fastest, {speed[r, k - 1, n - 1]:.2f} times{edge}, with "
+            f"{found.efficiency[r, k - 1, n - 1]:.2f} tokens a round"
+        )
+    return [Text(line) for line in lines]
+
+
+def draw(found: Estimates, time: TimeModel, file: Path) -> None:
+    """Tokens a round and speed-up against L, one line a rule, at the largest K; the format by the name's ending.
+
+    Raises:
+        InputError: matplotlib is missing, or cannot write such a file.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError('plots need the package matplotlib: pip install "spectr-verify[plot]"') from error
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    _, K, L = found.efficiency.shape
+    axes: Any = figure.subplots(1, 2)
+    for axis, values, label in zip(
+        axes, (found.efficiency, found.speed_up(time)), ("tokens a round", "speed-up over autoregression"), strict=True
+    ):
+        for r, name in enumerate(found.rules):
+            axis.plot(range(1, L + 1), values[r, K - 1], label=name, linestyle="--" if "bound" in name else "-")
+        axis.set_xlabel("L, tokens a draft")
+        axis.set_ylabel(label)
+        axis.set_title(f"K = {K} (single-draft rules: 1)", fontsize="medium")
+    axes[0].legend(fontsize="small")
+    try:
+        figure.savefig(file)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{file} cannot be drawn: {said(error)}") from error
