@@ -143,7 +143,7 @@ def decoded_text(prompt: str, pieces: list[tuple[str, int]], drafts: int) -> Tex
         pieces: tokens as text, and the source of each as in ``Texts.source``.
         drafts: K.
     """
-    text = Text(prompt, "dim")
+    text = Text.assemble((prompt, "dim"))
     for piece, source in pieces:
         text.append(piece, style_of(source))
     names = [(f"draft {k}", k) for k in range(drafts)] + [("correction", -1), ("bonus", -2)]
