@@ -39,12 +39,13 @@ class Reader:
         self._shortens = "logits_to_keep" in taken
         self.model, self.vocab, self.name = model, vocab, name
         self._cache = DynamicCache()
-        self._read = torch.zeros(rows, 0, dtype=torch.bool, device=model.device)
+        # What stands in the cache: int64 [R, S], -1 to the left of a text.
+        self._tokens = torch.zeros(rows, 0, dtype=torch.int64, device=model.device)
 
     @property
     def length(self) -> Tensor:
         """See the class."""
-        return self._read.sum(dim=1)
+        return (self._tokens >= 0).sum(dim=1)
 
     def read(self, tokens: Tensor, last: int = 1) -> Tensor:
         """Read on, and tell what may follow the last ones.
@@ -56,8 +57,9 @@ class Reader:
         Returns:
             Logits [R, last, V].
         """
-        new = tokens >= 0
-        mask = torch.cat([self._read, new], dim=1)
+        tokens = self._without_holes(tokens)
+        self._tokens = torch.cat([self._tokens, tokens], dim=1)
+        mask = self._tokens >= 0
         position = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
         given: dict[str, Any] = {
             "input_ids": tokens.clamp(min=0),
@@ -69,9 +71,21 @@ class Reader:
         }
         with torch.inference_mode():
             logits: Tensor = self.model(**given).logits
-        self._read = mask
         self._check(logits)
         return logits[:, -last:, : self.vocab]
+
+    def _without_holes(self, tokens: Tensor) -> Tensor:
+        """Where a text has less to read than others, what it reads again in front of that; it is cut by as much.
+
+        A hole between its tokens in the cache would widen the distances that sliding windows measure.
+        """
+        again = torch.minimum((tokens < 0).sum(dim=1), self.length)
+        if not bool(again.any()):
+            return tokens
+        every = torch.cat([self._tokens, tokens], dim=1)
+        holes_first = (every >= 0).int().argsort(dim=1, stable=True)
+        self.keep(torch.arange(len(tokens), device=tokens.device), self.length - again)
+        return every.gather(1, holes_first)[:, -tokens.shape[1] :]
 
     def keep(self, rows: Tensor, length: Tensor) -> None:
         """Go on with these texts, each cut to its first tokens.
@@ -80,16 +94,15 @@ class Reader:
             rows: int64 [S], which texts; one may come more than once.
             length: int64 [S], how many of its tokens, at most as many as are read.
         """
-        read = self._read[rows]
         size = int(length.max()) if len(length) else 0
-        # Where the n-th token of a text stands; texts that keep fewer have anything to their left.
-        place = torch.arange(size, device=rows.device) - (size - length)[:, None]
-        slot = torch.searchsorted(read.cumsum(dim=1), place.clamp(min=0) + 1).clamp(max=read.shape[1] - 1)
+        # Which token of a text a place is for; texts that keep fewer have anything to their left.
+        number = torch.arange(size, device=rows.device) - (size - length)[:, None]
+        slot = (number + (self._tokens.shape[1] - self.length[rows])[:, None]).clamp(min=0)
         with torch.inference_mode():
             for layer in self._layers():
                 layer.keys = _gathered(layer.keys, rows, slot)
                 layer.values = _gathered(layer.values, rows, slot)
-        self._read = place >= 0
+        self._tokens = torch.where(number >= 0, self._tokens[rows].gather(1, slot), -1)
 
     def _layers(self) -> list[Any]:
         return list(self._cache.layers)
@@ -97,7 +110,7 @@ class Reader:
     def _check(self, logits: Tensor) -> None:
         """Refuse a model that did not write one key a token, as a model without attention does."""
         held = [tuple(layer.keys.shape[::2]) for layer in self._layers() if getattr(layer, "keys", None) is not None]
-        if not held or set(held) != {tuple(self._read.shape)}:
+        if not held or set(held) != {tuple(self._tokens.shape)}:
             raise ModelError(
                 f"{self.name} ({type(self.model).__name__}) did not keep the keys and values of every token in its "
                 "cache, so it cannot be rolled back"
