@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from small_models import VOCAB, small_model, small_pair, tokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -21,6 +23,7 @@ from spectr_verify.errors import InputError
 from spectr_verify.montecarlo import FAULTS, MonteCarloReport, PlantedFault, Reference, Settings, monte_carlo, power
 from spectr_verify.montecarlo.run import POWER
 from spectr_verify.replay import verifier
+from spectr_verify.report.montecarlo import monte_carlo_text
 from spectr_verify.rounds import Emission, EmissionError, Round
 from spectr_verify.rules import RULES, Rule
 
@@ -32,6 +35,13 @@ LOSSLESS = [name for name, rule in RULES.items() if rule.lossless]
 def outcome(report: MonteCarloReport) -> dict[str, Any]:
     """All that a report says, but for the time that it took."""
     return {name: value for name, value in report.to_json().items() if name not in ("seconds", "tokens_per_second")}
+
+
+def shown(report: MonteCarloReport) -> str:
+    """The report as a wide terminal shows it."""
+    out = io.StringIO()
+    Console(file=out, width=300).print(monte_carlo_text(report))
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
@@ -209,6 +219,8 @@ def test_impossible_tokens_are_reported_and_leave_valid_json() -> None:
     assert report.impossible == report.tokens == 480
     assert (report.log10_e, report.ended) == (math.inf, "e-value")
     assert report.reasons[0] == "480 tokens came out that the target gives probability zero"
+    assert "log10 e = infinite" in shown(report)
+    assert "no share of the draft in the target's text explains the texts" in shown(report)
     assert (report.effect_upper_bound, report.accepted) == (None, None)
     assert report.first_token is not None
     assert report.first_token.p == 1e-4
@@ -312,7 +324,7 @@ def test_a_function_of_probabilities_runs_as_it_is(right: bool) -> None:
 def test_a_step_runs_as_it_is(right: bool) -> None:
     torch.manual_seed(0)
     subject = verifier(stepping(residual=right), "step", name="mine.py:step", arguments={"gamma": "L"})
-    asked = replace(SMALL, texts=150, batch=50, enough=6.0, tokens=8)
+    asked = replace(SMALL, texts=60 if right else 150, batch=30, enough=6.0, tokens=8)
     report = monte_carlo(small_pair(), subject, PROMPTS, asked)
     assert report.lossless_rejected is not right
     assert report.log10_e == report.end_to_end.log10_e
@@ -382,6 +394,10 @@ def test_a_fault_of_the_cache_shows_end_to_end_and_is_not_the_rule_s(fault: dict
     assert not report.lossless_rejected, report.reasons
     assert report.log10_e < report.threshold
     assert report.ended == "texts"
+    said = shown(report)
+    assert "block: the text follows the laws that the rule is told, and those are not the models' own" in said
+    assert "- the text does not follow an independent call's laws: it fits better" in said
+    assert "NOT lossless" not in said
 
 
 def test_a_draft_of_other_weights_shows_in_the_accepted_length_alone() -> None:
