@@ -1,1 +1,1 @@
-"""Other packages' speculative decoding as functions to audit, one module a package."""
+"""Other packages' speculative decoding as functions to audit, and a pair of models from one, one module a package."""
