@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Sampled
+from spectr_verify.chance import ChanceError, Sampled
 from spectr_verify.decoding.filters import Filters
 from spectr_verify.decoding.models import ModelError, ModelPair
 from spectr_verify.decoding.modified import ModifiedTargets
 from spectr_verify.decoding.reader import Reader
 from spectr_verify.errors import InputError, said
-from spectr_verify.rounds import Emission, Round, check_emission
+from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
 
 CORRECTION = -1
@@ -233,16 +233,23 @@ class _Loop:
         return drawn
 
     def _verify(self, round: Round) -> Emission:
+        what, untouched = f"rule {self.rule.name!r}", _versions(round)
         try:
             emission = self.rule.verify(round, self.chance)
+        except ChanceError as error:
+            raise ChanceError(f"{what}: {error}") from error
         except (KeyboardInterrupt, InputError):
             raise
         except BaseException as error:  # the rule is anybody's code
-            raise InputError(f"rule {self.rule.name!r} raised {said(error)}") from error
+            raise InputError(f"{what} raised {said(error)}") from error
+        if _versions(round) != untouched:
+            raise EmissionError(f"{what} writes into the round that it is given; let it work on copies of the laws")
         try:
-            return check_emission(round, emission)
-        except InputError as error:
-            raise type(error)(f"rule {self.rule.name!r}: {error}") from error
+            checked = check_emission(round, emission)
+        except EmissionError as error:
+            raise EmissionError(f"{what}: {error}") from error
+        # Copied, because the rule may use its tensors again in the next round.
+        return Emission(checked.tokens.clone(), checked.length.clone(), checked.draft.clone())
 
     def _roll_back(
         self, reader: Reader, batch: _Batch, along: Tensor, left: Tensor, emission: Emission, drafted: int
@@ -254,6 +261,11 @@ class _Loop:
         accepted = emission.length[left] - 1
         before = reader.length.unflatten(0, (-1, self.K))[:, 0] - drafted
         reader.keep(left * self.K + along[left], before[left] + accepted.clamp(max=drafted))
+
+
+def _versions(round: Round) -> list[int]:
+    """Torch counts up what is written in place."""
+    return [tensor._version for tensor in (round.drafts, round.draft_probs, round.target_probs)]
 
 
 def check_texts(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:

@@ -129,7 +129,8 @@ def _weights(
     modified: ModifiedTarget, name: str, tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int
 ) -> Tensor:
     try:
-        weights = modified(tokens, draft_probs, target_probs, drafts)
+        # A copy, because the rule may write into it.
+        weights = modified(tokens, draft_probs, target_probs.clone(), drafts)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the rule is anybody's code
