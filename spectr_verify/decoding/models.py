@@ -97,6 +97,7 @@ def load_pair(
     if dtype not in DTYPES:
         raise ModelError(f"the number format is {dtype!r}; it must be one of {', '.join(DTYPES)}")
     place = _device(device)
+    _transformers()
     if target == SMOLLM2 and draft is None:
         from spectr_verify.adapters.smollm2 import smollm2_pair
 
