@@ -245,11 +245,9 @@ class _Loop:
         if _versions(round) != untouched:
             raise EmissionError(f"{what} writes into the round that it is given; let it work on copies of the laws")
         try:
-            checked = check_emission(round, emission)
+            return check_emission(round, emission)
         except EmissionError as error:
             raise EmissionError(f"{what}: {error}") from error
-        # Copied, because the rule may use its tensors again in the next round.
-        return Emission(checked.tokens.clone(), checked.length.clone(), checked.draft.clone())
 
     def _roll_back(
         self, reader: Reader, batch: _Batch, along: Tensor, left: Tensor, emission: Emission, drafted: int

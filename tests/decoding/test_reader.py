@@ -138,9 +138,9 @@ class IgnoresTheCache(Hidden):
 
 class ForgetsAToken(Hidden):
     def forward(self, input_ids: Tensor, position_ids: Tensor, past_key_values: Any, **_: Any) -> Any:
-        answer = self.model(input_ids=input_ids, position_ids=position_ids, past_key_values=past_key_values)
-        past_key_values.crop(-1)
-        return answer
+        keys = input_ids[:, None, 1:, None].double()
+        past_key_values.update(keys, keys, 0)
+        return self.model(input_ids=input_ids, position_ids=position_ids)
 
 
 def mamba() -> Any:
