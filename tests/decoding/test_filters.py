@@ -90,7 +90,10 @@ def test_laws(logits: list[float], filters: Filters) -> None:
     law = filters.law(row)
     assert float(law.sum()) == pytest.approx(1, abs=1e-12)
     assert bool((law >= 0).all())
-    assert float(law[row.argmax()]) == float(law.max()) > 0, "the likeliest token is always kept"
+    # Logits may differ where the probabilities round to one number: then either is the likeliest.
+    alone = Filters(temperature=filters.temperature).law(row)
+    likeliest = law[alone == alone.max()]
+    assert float(likeliest.max()) == float(law.max()) > 0, "a likeliest token is always kept"
 
 
 @hypothesis.given(logits=ANY_LOGITS, top_p=st.floats(1e-9, 1, exclude_max=True))
