@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ class TokenLogs:
         lengths: int64 [M], tokens of each text.
 
     Raises:
-        LogError: sizes that do not fit, NaN, a probability above 1, or a token that the target never writes.
+        LogError: sizes that do not fit, a text without tokens, NaN, a probability above 1, or a token that the target
+            never writes.
     """
 
     log_draft: Floats
@@ -45,16 +47,7 @@ class TokenLogs:
     lengths: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        sizes = {name: np.shape(getattr(self, name)) for name in (DRAFT, TARGET, LENGTHS)}
-        if any(len(size) != 1 for size in sizes.values()) or sizes[DRAFT] != sizes[TARGET]:
-            raise LogError(
-                f"log_draft, log_target and lengths must be lists, the first two equally long; they are {sizes}"
-            )
-        if not len(self.lengths) or (self.lengths < 1).any() or self.lengths.sum() != len(self.log_target):
-            raise LogError(
-                f"lengths must be the tokens of each text, at least 1, and {len(self.log_target):,} in all; they "
-                f"sum to {self.lengths.sum():,}"
-            )
+        self._check_sizes()
         for name, values in ((DRAFT, self.log_draft), (TARGET, self.log_target)):
             bad = np.isnan(values) | (values > 1e-6) | ((values == -np.inf) & (name == TARGET))
             if bad.any():
@@ -65,6 +58,25 @@ class TokenLogs:
                     f"{name} of text {text}, token {place} is {values[token]}; it must be a natural logarithm of a "
                     "probability" + (" above 0, for the target wrote the text" if name == TARGET else "")
                 )
+
+    def _check_sizes(self) -> None:
+        sizes = {name: np.shape(getattr(self, name)) for name in (DRAFT, TARGET, LENGTHS)}
+        if any(len(size) != 1 for size in sizes.values()) or sizes[DRAFT] != sizes[TARGET]:
+            raise LogError(
+                f"log_draft, log_target and lengths must be lists, the first two equally long; they are {sizes}"
+            )
+        if not len(self.lengths):
+            raise LogError("there is no text")
+        if self.lengths.dtype != np.int64:
+            raise LogError(f"lengths must be integers (int64); they are {self.lengths.dtype}")
+        if (self.lengths < 1).any():
+            text = int((self.lengths < 1).argmax())
+            raise LogError(f"text {text} has {self.lengths[text]} tokens; leave out what has none")
+        if self.lengths.sum() != len(self.log_target):
+            raise LogError(
+                f"lengths must be the tokens of each text, {len(self.log_target):,} in all; they sum to "
+                f"{self.lengths.sum():,}"
+            )
 
 
 def target_logs(
@@ -129,13 +141,15 @@ def read_logs(path: Path) -> TokenLogs:
         raise LogError(f"{path}: the name must end in {', '.join(readers)}, which says what the file holds")
     try:
         arrays = readers[path.suffix](path)
+        absent = [name for name in (DRAFT, TARGET, LENGTHS) if name not in arrays]
+        if absent:
+            raise LogError(f"there is no {' and no '.join(absent)}; it must have {DRAFT}, {TARGET} and {LENGTHS}")
         draft, target = (np.asarray(arrays[name], dtype=np.float64) for name in (DRAFT, TARGET))
-        return TokenLogs(draft, target, np.asarray(arrays[LENGTHS], dtype=np.int64))
+        lengths = np.asarray(arrays[LENGTHS])
+        return TokenLogs(draft, target, lengths.astype(np.int64) if lengths.dtype.kind in "iu" else lengths)
     except LogError as error:
         raise LogError(f"{path}: {error}") from error
-    except KeyError as error:
-        raise LogError(f"{path} has no {said(error)}; it must have {DRAFT}, {TARGET} and {LENGTHS}") from error
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise LogError(f"{path} cannot be read: {said(error)}") from error
 
 
@@ -167,6 +181,9 @@ def _rows(logs: TokenLogs) -> list[dict[str, list[float | None]]]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise LogError("it is no archive of arrays, or not a whole one")
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
@@ -174,15 +191,17 @@ def _read_npz(path: Path) -> dict[str, Any]:
 def _read_safetensors(path: Path) -> dict[str, Any]:
     try:
         from safetensors import SafetensorError
-        from safetensors.numpy import load_file
+        from safetensors.torch import load_file
     except ImportError as error:
         raise LogError(
             '.safetensors needs the package safetensors: pip install "spectr-verify[transformers]"'
         ) from error
     try:
-        return dict(load_file(path))
+        arrays = load_file(path)
     except SafetensorError as error:
         raise ValueError(said(error)) from error
+    # Torch has number formats that numpy lacks, bfloat16 for one.
+    return {name: values.double() if values.is_floating_point() else values for name, values in arrays.items()}
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
@@ -200,20 +219,35 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 
 def _read_jsonl(path: Path) -> dict[str, Any]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+    # Not splitlines: strings in JSON may hold the other ends of lines that Unicode knows.
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if line.strip():
-            rows.append(_row(json.loads(line), f"line {number + 1}"))
+            rows.append(_row(_parsed(line, number), f"line {number}"))
     return _joined(rows)
 
 
+def _parsed(line: str, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise LogError(f"line {number} is not JSON: {error.msg}, column {error.colno}") from error
+
+
 def _row(row: Any, where: str) -> tuple[Floats, Floats]:
-    """One text: null stands for minus infinity."""
     if not isinstance(row, dict) or not {DRAFT, TARGET} <= row.keys():
         raise LogError(f"{where} must have {DRAFT} and {TARGET}")
-    columns = [np.array([-np.inf if value is None else value for value in row[name]]) for name in (DRAFT, TARGET)]
-    if len(columns[0]) != len(columns[1]):
-        raise LogError(f"{where}: {DRAFT} has {len(columns[0])} tokens and {TARGET} has {len(columns[1])}")
-    return columns[0].astype(np.float64), columns[1].astype(np.float64)
+    draft, target = (_numbers(row[name], f"{where}: {name}") for name in (DRAFT, TARGET))
+    if len(draft) != len(target):
+        raise LogError(f"{where}: {DRAFT} has {len(draft)} tokens and {TARGET} has {len(target)}")
+    return draft, target
+
+
+def _numbers(values: Any, where: str) -> Floats:
+    """Numbers of one text; null stands for minus infinity."""
+    try:
+        return np.array([-np.inf if value is None else float(value) for value in values], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LogError(f"{where} must be a list of numbers: {said(error)}") from error
 
 
 def _joined(rows: list[tuple[Floats, Floats]]) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,29 @@ def test_safetensors_are_read(tmp_path: Path) -> None:
     assert same(read_logs(tmp_path / "a.safetensors"))
 
 
+def test_safetensors_may_have_a_number_format_that_numpy_lacks(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    arrays = {name: torch.tensor(getattr(LOGS, name)) for name in vars(LOGS)}  # all of them are exact in few bits
+    short = {name: values.bfloat16() if name != "lengths" else values.int() for name, values in arrays.items()}
+    safetensors.save_file(short, tmp_path / "a.safetensors")
+    assert same(read_logs(tmp_path / "a.safetensors"))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_lengths_may_be_any_integers(dtype: type, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **{**vars(LOGS), "lengths": LOGS.lengths.astype(dtype)})
+    found = read_logs(tmp_path / "a.npz")
+    assert same(found)
+    assert found.lengths.dtype == np.int64
+
+
+def test_a_line_may_hold_more_and_lines_may_be_empty(tmp_path: Path) -> None:
+    """Also what Unicode calls the end of a line, which in a string of JSON is a character like any other."""
+    first = '{"log_draft": [-1, null], "log_target": [-2, -0.25], "text": "one\u2028two\x85three"}'
+    (tmp_path / "a.jsonl").write_text(f'{first}\r\n\n{{"log_draft": [-0.5], "log_target": [0]}}\n', encoding="utf-8")
+    assert same(read_logs(tmp_path / "a.jsonl"))
+
+
 def test_parquet_is_read(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -39,20 +64,25 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     assert same(read_logs(tmp_path / "a.parquet"))
 
 
+GOOD = '{"log_draft": [-1, -1], "log_target": [-1, -1]}\n'
 JSON_LINES = [
     ('{"log_draft": [-1], "log_target": [-1, -2]}', "line 1: log_draft has 1 tokens and log_target has 2"),
-    ('{"log_draft": [-1]}', "line 1 must have log_draft and log_target"),
+    (GOOD + '{"log_draft": [-1]}', "line 2 must have log_draft and log_target"),
     ("[1]", "line 1 must have"),
-    ("not JSON", "cannot be read"),
+    (GOOD + "\nnot JSON", "line 3 is not JSON: Expecting value, column 1$"),
+    (GOOD[:-3], "line 1 is not JSON: .*, column 46$"),
     ("", "there is no text"),
+    ("\n \n", "there is no text"),
+    (GOOD + '{"log_draft": [], "log_target": []}', "text 1 has 0 tokens"),
     ('{"log_draft": [-1, -1], "log_target": [-1, null]}', "log_target of text 0, token 1 is -inf.*the target wrote"),
     ('{"log_draft": [0.5], "log_target": [-1]}', "log_draft of text 0, token 0 is 0.5"),
     ('{"log_draft": [NaN], "log_target": [-1]}', "log_draft of text 0, token 0 is nan"),
-    ('{"log_draft": ["a"], "log_target": [-1]}', "cannot be read"),
-    (
-        '{"log_draft": [-1, -1], "log_target": [-1, -1]}\n{"log_draft": [-1, 3], "log_target": [-1, -1]}',
-        "log_draft of text 1, token 1 is 3",
-    ),
+    (GOOD + '{"log_draft": [-1, 3], "log_target": [-1, -1]}', "log_draft of text 1, token 1 is 3"),
+    (GOOD + '{"log_draft": ["a"], "log_target": [-1]}', "line 2: log_draft must be a list of numbers: .*'a'"),
+    ('{"log_draft": [-1], "log_target": -1}', "line 1: log_target must be a list of numbers"),
+    ('{"log_draft": null, "log_target": [-1]}', "line 1: log_draft must be a list of numbers"),
+    ('{"log_draft": [[-1]], "log_target": [[-1]]}', "line 1: log_draft must be a list of numbers"),
+    (f'{{"log_draft": [-1], "log_target": [-1{"0" * 400}]}}', "line 1: log_target must be a list of numbers"),
 ]
 
 
@@ -64,32 +94,94 @@ def test_damaged_lines_are_named(lines: str, message: str, tmp_path: Path) -> No
     assert "a.jsonl" in str(caught.value)
 
 
-def test_damaged_arrays_are_named(tmp_path: Path) -> None:
+ZERO = np.zeros(3)
+ARRAYS: list[tuple[dict[str, Any], str]] = [
+    ({"log_draft": ZERO, "log_target": ZERO}, "there is no lengths; it must have"),
+    ({"lengths": np.array([3])}, "there is no log_draft and no log_target; it must have"),
+    ({"log_draft": ZERO, "log_target": ZERO, "lengths": np.array([2])}, "3 in all; they sum to 2"),
+    ({"log_draft": ZERO, "log_target": ZERO, "lengths": np.array([3, 0])}, "text 1 has 0 tokens"),
+    ({"log_draft": ZERO, "log_target": ZERO, "lengths": np.array([4, -1])}, "text 1 has -1 tokens"),
+    ({"log_draft": ZERO, "log_target": ZERO, "lengths": np.array([1.5, 1.5])}, "must be integers .* are float64"),
+    ({"log_draft": ZERO, "log_target": ZERO, "lengths": np.array(3)}, "must be lists"),
+    ({"log_draft": ZERO, "log_target": np.zeros((3, 1)), "lengths": np.array([3])}, "equally long"),
+    ({"log_draft": ZERO, "log_target": np.zeros(4), "lengths": np.array([3])}, "equally long"),
+    ({"log_draft": ZERO[:0], "log_target": ZERO[:0], "lengths": np.zeros(0, dtype=np.int64)}, "there is no text"),
+    ({"log_draft": np.array(["a"] * 3), "log_target": ZERO, "lengths": np.array([3])}, "cannot be read.*'a'"),
+    ({"log_draft": np.array([{}] * 3), "log_target": ZERO, "lengths": np.array([3])}, "cannot be read.*Object"),
+    (
+        {"log_draft": ZERO, "log_target": np.array([-1, -1, -np.inf]), "lengths": np.array([1, 2])},
+        "log_target of text 1, token 1 is -inf",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), ARRAYS, ids=[message[:30] for _, message in ARRAYS])
+def test_damaged_arrays_are_named(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(LogError, match=message) as caught:
+        read_logs(tmp_path / "a.npz")
+    assert "a.npz" in str(caught.value)
+
+
+def an_archive(file: Path) -> bytes:
+    np.savez_compressed(file, log_draft=np.arange(-99.0, 0.0), log_target=np.zeros(99), lengths=np.array([99]))
+    return file.read_bytes()
+
+
+def test_damaged_archives_are_named(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
-    np.savez(file, log_draft=np.zeros(3), log_target=np.zeros(3))
-    with pytest.raises(LogError, match=r"has no .*lengths"):
+    whole = an_archive(file)
+    single = io.BytesIO()
+    np.save(single, ZERO)
+    for damaged in (b"", b"nothing of the kind", pickle.dumps({}), single.getvalue(), whole[: len(whole) // 2]):
+        file.write_bytes(damaged)
+        with pytest.raises(LogError, match=r"a\.npz: it is no archive of arrays, or not a whole one"):
+            read_logs(file)
+
+
+@pytest.mark.parametrize("place", range(60, 140, 8))
+def test_an_archive_with_other_bytes_in_it_is_refused(place: int, tmp_path: Path) -> None:
+    file = tmp_path / "a.npz"
+    whole = an_archive(file)
+    file.write_bytes(whole[:place] + bytes(255 - byte for byte in whole[place : place + 4]) + whole[place + 4 :])
+    with pytest.raises(LogError, match=r"a\.npz cannot be read"):
         read_logs(file)
-    np.savez(file, log_draft=np.zeros(3), log_target=np.zeros(3), lengths=np.array([2]))
-    with pytest.raises(LogError, match="3 in all; they sum to 2"):
-        read_logs(file)
-    np.savez(file, log_draft=np.zeros(3), log_target=np.zeros((3, 1)), lengths=np.array([3]))
-    with pytest.raises(LogError, match="equally long"):
-        read_logs(file)
-    np.savez(file, log_draft=np.array([{}]), log_target=np.zeros(1), lengths=np.array([1]))
-    with pytest.raises(LogError, match="cannot be read"):
-        read_logs(file)
-    file.write_bytes(b"nothing of the kind")
-    with pytest.raises(LogError, match="cannot be read"):
-        read_logs(file)
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".parquet", ".jsonl"])
+def test_other_files_of_other_bytes_are_refused(ending: str, tmp_path: Path) -> None:
+    pytest.importorskip({".safetensors": "safetensors", ".parquet": "pyarrow", ".jsonl": "json"}[ending])
+    for content in (b"\xff\xfe\x00", b"PAR1aaaaPAR1"):
+        (tmp_path / f"a{ending}").write_bytes(content)
+        with pytest.raises(LogError, match=rf"a\{ending}"):
+            read_logs(tmp_path / f"a{ending}")
+
+
+def test_damaged_parquet_is_named(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for columns, message in (
+        ({"log_draft": [[-1.0]]}, "cannot be read.*log_target"),
+        ({"log_draft": [-1.0], "log_target": [-1.0]}, "row 0: log_draft must be a list of numbers"),
+        ({"log_draft": [[-1.0], None], "log_target": [[-1.0], [-1.0]]}, "row 1: log_draft must be a list of numbers"),
+        ({"log_draft": [[-1.0], [-1.0]], "log_target": [[-1.0], [None]]}, "log_target of text 1, token 0 is -inf"),
+    ):
+        parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+        with pytest.raises(LogError, match=message) as caught:
+            read_logs(tmp_path / "a.parquet")
+        assert "a.parquet" in str(caught.value)
 
 
 def test_names_say_what_a_file_holds(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"must end in \.npz"):
         read_logs(tmp_path / "a.csv")
-    with pytest.raises(LogError, match="cannot be read"):
-        read_logs(tmp_path / "none.npz")
+    for name in ("none.npz", "none.jsonl"):
+        with pytest.raises(LogError, match="cannot be read: FileNotFoundError"):
+            read_logs(tmp_path / name)
     with pytest.raises(LogError, match=r"\.npz or \.jsonl"):
         write_logs(LOGS, tmp_path / "a.parquet")
+    with pytest.raises(LogError, match="cannot be written"):
+        write_logs(LOGS, tmp_path / "no folder" / "a.npz")
 
 
 def test_json_lines_are_json(tmp_path: Path) -> None:
