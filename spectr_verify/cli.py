@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -75,6 +75,17 @@ def _writable(path: Path | None) -> Path | None:
             return path
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _writable_as(*endings: str) -> Callable[[Path | None], Path | None]:
+    """Refuse a name that does not say in which format to write, too."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and path.suffix not in endings:
+            raise typer.BadParameter(f"{path}: the name must end in {' or '.join(endings)}")
+        return _writable(path)
+
+    return check
 
 
 Json = Annotated[
@@ -547,8 +558,13 @@ def generate(
     _write(json_file, "generate", content)
 
 
+FOR_FILES = {"max_drafts", "max_length", "draft_cost", "further_cost", "overhead", "save", "plot", "json_file", "file"}
+"""What ``what-if`` can be told about texts that are there; all else says how they are written."""
+
+
 @app.command(name="what-if")
 def what_if(
+    context: typer.Context,
     file: Annotated[
         str | None,
         typer.Argument(help="Log-probabilities of text of the target: .npz, .safetensors, .parquet or .jsonl."),
@@ -564,26 +580,29 @@ def what_if(
     top_k: TopK = None,
     top_p: TopP = 1.0,
     min_p: MinP = 0.0,
-    texts: Annotated[int, typer.Option(min=1, help="Without FILE: how many texts the target writes.")] = 400,
+    texts: Annotated[int, typer.Option(min=2, help="Without FILE: how many texts the target writes.")] = 400,
     tokens: Annotated[int, typer.Option(min=1, help="Without FILE: tokens of each.")] = 48,
     prompts: Annotated[str, typer.Option(help="Without FILE: a set of prompts or a file, as for `mc`.")] = "code",
     save: Annotated[
-        Path | None, typer.Option(callback=_writable, help="Write the log-probabilities: .npz or .jsonl.")
+        Path | None,
+        typer.Option(callback=_writable_as(".npz", ".jsonl"), help="Write the log-probabilities: .npz or .jsonl."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(callback=_writable, help="Draw efficiency and speed-up: .png or .svg.")
+        Path | None,
+        typer.Option(callback=_writable_as(".png", ".svg"), help="Draw efficiency and speed-up: .png or .svg."),
     ] = None,
     device: Device = "cpu",
     dtype: ModelFormat = "float32",
-    seed: Annotated[int, typer.Option(help="Draws the texts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the texts.")] = 0,
     json_file: Json = None,
 ) -> None:
     """Estimate tokens a round and speed-up for all K and L at once, from text that the target wrote.
 
     FILE has the log-probabilities that both models give to the tokens; without one the target writes text here.
     """
-    _keep([str(file)] if file else None, json_file)
-    _keep([str(file)] if file else None, save)
+    for written in (json_file, save):
+        _keep([file or prompts], written)
+    _fits(context, file, tokens, max_length)
     from spectr_verify.report.what_if import draw, what_if_tables
     from spectr_verify.simulate import TimeModel, read_logs, write_logs
     from spectr_verify.simulate import what_if as estimate
@@ -611,9 +630,24 @@ def what_if(
         write_logs(logs, save)
     found = estimate(logs, drafts=max_drafts, length=max_length)
     _console(json_file).print(what_if_tables(found, time))
+    _write(json_file, "what-if", found.to_json(time))
     if plot is not None:
         draw(found, time, plot)
-    _write(json_file, "what-if", found.to_json(time))
+
+
+def _fits(context: typer.Context, file: str | None, tokens: int, length: int) -> None:
+    """Refuse options that a file has decided already, and texts that no draft fits into."""
+    if file is None and tokens < length:
+        raise InputError(
+            f"a text of {tokens} tokens is shorter than a draft of {length}; ask for longer texts or shorter drafts"
+        )
+    for name in sorted(context.params.keys() - FOR_FILES) if file is not None else ():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InputError(
+                f"--{name.replace('_', '-')} says how texts are written, and those of {file} are written already: "
+                "leave it out"
+            )
 
 
 @app.command()

@@ -15,14 +15,14 @@ from spectr_verify.errors import InputError, said
 if TYPE_CHECKING:
     from spectr_verify.simulate import Estimates, TimeModel
 
-SHOWN = (1, 2, 4, 8, 12, 16, 24, 32)
-"""Lengths that the table has columns for, the largest one besides."""
+SHOWN = (1, 2, 4, 8, 16, 32)
+"""Lengths that the table has columns for, and the largest one; of all these the last five."""
 
 
 def what_if_tables(found: Estimates, time: TimeModel) -> RenderableType:
     """Tokens a round by rule, K and L, and the best K and L of every rule."""
     _, K, L = found.efficiency.shape
-    lengths = [n for n in SHOWN if n < L] + [L]
+    lengths = [*[n for n in SHOWN if n < L][-4:], L]
     table = Table(box=SIMPLE_HEAD, show_edge=False, title="tokens a round", title_style="bold", title_justify="left")
     for column in ("rule", "K", *(f"L = {n}" for n in lengths), "best L", "speed-up"):
         table.add_column(column, justify="left" if column == "rule" else "right")

@@ -69,9 +69,11 @@ class Estimates:
     tokens: int
 
     def speed_up(self, time: TimeModel) -> NDArray[np.float64]:
-        """Speed-up over autoregression: float64 [rules, K, L]."""
+        """Speed-up over autoregression: float64 [rules, K, L]; a rule of a single draft pays for one."""
         _, K, L = self.efficiency.shape
-        cost: NDArray[np.float64] = np.array([[time.seconds(k + 1, n + 1) for n in range(L)] for k in range(K)])
+        cost: NDArray[np.float64] = np.array(
+            [[[time.seconds(k, n + 1) for n in range(L)] for k in _used(name, K)] for name in self.rules]
+        )
         return self.efficiency / cost
 
     def best(self, time: TimeModel) -> list[tuple[str, int, int]]:
@@ -110,7 +112,7 @@ def what_if(logs: TokenLogs, *, drafts: int = 7, length: int = 12) -> Estimates:
     Places with fewer than ``length`` tokens behind them are left out, for every L alike.
 
     Raises:
-        InputError: a count below 1, or no text with ``length`` tokens.
+        InputError: a count below 1, or fewer than two texts with ``length`` tokens.
     """
     for name, count in (("drafts", drafts), ("length", length)):
         if count < 1:
@@ -118,16 +120,27 @@ def what_if(logs: TokenLogs, *, drafts: int = 7, length: int = 12) -> Estimates:
     places, text = _places(logs.lengths, length)
     if not len(places):
         raise InputError(f"no text has {length} tokens; the longest has {logs.lengths.max()}: ask for shorter drafts")
+    texts = len(np.unique(text))
+    if texts == 1:
+        raise InputError(
+            f"only one text has {length} tokens, and a standard error needs two: give more texts, or ask for "
+            "shorter drafts"
+        )
     window = torch.from_numpy(places[:, None] + np.arange(length))
     log_p, log_q = (torch.from_numpy(values)[window] for values in (logs.log_draft, logs.log_target))
     means, errors = [], []
     for name, accepts in RULES.items():
-        used = [1] * drafts if name in ONE_DRAFT else range(1, drafts + 1)
-        columns = [_mean(accepts(log_p, log_q, k).cumsum(dim=-1).numpy(), text) for k in used]
+        used = _used(name, drafts)
+        found = {k: _mean(accepts(log_p, log_q, k).cumsum(dim=-1).numpy(), text) for k in set(used)}
+        columns = [found[k] for k in used]
         means.append([1 + mean for mean, _ in columns])
         errors.append([error for _, error in columns])
-    texts = len(np.unique(text))
     return Estimates(tuple(RULES), np.array(means), np.array(errors), len(places), texts, int(logs.lengths.sum()))
+
+
+def _used(rule: str, drafts: int) -> list[int]:
+    """How many drafts the rule uses of 1, .., K."""
+    return [1 if rule in ONE_DRAFT else k for k in range(1, drafts + 1)]
 
 
 def _places(lengths: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -144,5 +157,6 @@ def _mean(values: NDArray[np.float64], text: NDArray[np.int64]) -> tuple[NDArray
     mean: NDArray[np.float64] = values.mean(axis=0)
     _, first = np.unique(text, return_index=True)
     deviation = np.add.reduceat(values - mean, first, axis=0)
-    error: NDArray[np.float64] = np.sqrt((deviation**2).sum(axis=0)) / len(values)
+    texts = len(first)
+    error: NDArray[np.float64] = np.sqrt((deviation**2).sum(axis=0) * texts / (texts - 1)) / len(values)
     return mean, error
