@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spectr_verify.errors import InputError, said
+from spectr_verify.rules import RULES
+from spectr_verify.simulate.what_if import FIRST_ROUNDS
 
 if TYPE_CHECKING:
     from spectr_verify.simulate import Estimates, TimeModel
@@ -32,9 +34,8 @@ def what_if_tables(found: Estimates, time: TimeModel) -> RenderableType:
         for k in several:
             best = int(speed[r, k].argmax())
             cells = [f"{found.efficiency[r, k, n - 1]:.2f} ± {found.error[r, k, n - 1]:.2f}" for n in lengths]
-            table.add_row(
-                name if k == several[0] else "", str(k + 1), *cells, str(best + 1), f"{speed[r, k, best]:.2f}"
-            )
+            fastest = ("", "") if name in FIRST_ROUNDS else (str(best + 1), f"{speed[r, k, best]:.2f}")
+            table.add_row(name if k == several[0] else "", str(k + 1), *cells, *fastest)
         table.add_section()
     return Group(table, Text(""), *_best(found, time))
 
@@ -48,7 +49,10 @@ def _best(found: Estimates, time: TimeModel) -> list[Text]:
     speed = found.speed_up(time)
     _, K, L = found.efficiency.shape
     for name, k, n in found.best(time):
-        if name not in found.rules[:-1]:
+        if name in FIRST_ROUNDS:
+            lines.append(f"{name}: rounds from the plain target; later ones of a text follow a modified one")
+            continue
+        if name not in RULES:
             continue
         edge = " (at the edge of what was asked for)" if n == L or (k == K and K > 1) else ""
         r = found.rules.index(name)
@@ -72,11 +76,14 @@ def draw(found: Estimates, time: TimeModel, file: Path) -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     _, K, L = found.efficiency.shape
     axes: Any = figure.subplots(1, 2)
-    for axis, values, label in zip(
-        axes, (found.efficiency, found.speed_up(time)), ("tokens a round", "speed-up over autoregression"), strict=True
+    for axis, values, label, left_out in (
+        (axes[0], found.efficiency, "tokens a round", ()),
+        (axes[1], found.speed_up(time), "speed-up over autoregression", FIRST_ROUNDS),
     ):
         for r, name in enumerate(found.rules):
-            axis.plot(range(1, L + 1), values[r, K - 1], label=name, linestyle="--" if "bound" in name else "-")
+            if name not in left_out:
+                style = "-" if name in RULES else "--"
+                axis.plot(range(1, L + 1), values[r, K - 1], label=name, linestyle=style, color=f"C{r}")
         axis.set_xlabel("L, tokens a draft")
         axis.set_ylabel(label)
         axis.set_title(f"K = {K} (single-draft rules: 1)", fontsize="medium")

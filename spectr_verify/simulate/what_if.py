@@ -20,6 +20,9 @@ from spectr_verify.simulate.logs import TokenLogs
 RULES: dict[str, Accepts] = {**ALONG_TEXT, "relaxed bound": relaxed_bound}
 """What is estimated: rules with a closed form, and what no lossless rule exceeds."""
 
+FIRST_ROUNDS = ("greedy-block",)
+"""Rules that hand on a modified target: estimated are rounds that start from the plain one, as the first of a text."""
+
 ONE_DRAFT = ("token", "block", "greedy-block")
 """Rules of a single draft, which gain nothing from more."""
 
@@ -96,6 +99,7 @@ class Estimates:
             "rules": [
                 {
                     "rule": name,
+                    "first_rounds_only": name in FIRST_ROUNDS,
                     "best": {"drafts": best[name][0], "length": best[name][1]},
                     "block_efficiency": self.efficiency[r].tolist(),
                     "standard_error": self.error[r].tolist(),

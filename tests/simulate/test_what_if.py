@@ -13,7 +13,7 @@ from spectr_verify.decoding import ModelPair, decode, load_pair
 from spectr_verify.errors import InputError
 from spectr_verify.rules import RULES
 from spectr_verify.simulate import TimeModel, TokenLogs, target_logs, what_if
-from spectr_verify.simulate.what_if import ONE_DRAFT
+from spectr_verify.simulate.what_if import FIRST_ROUNDS, ONE_DRAFT
 from toy_models import TableModel, ToyPair
 from toy_models.prompts import prompts
 
@@ -110,6 +110,12 @@ def test_efficiency_rises_with_drafts_and_length() -> None:
         assert (np.diff(found.efficiency[r], axis=0) > 0).all() == (name not in ONE_DRAFT)
         assert (np.diff(found.efficiency[r], axis=0) == 0).all() == (name in ONE_DRAFT)
         assert (found.efficiency[r] <= found.efficiency[-1] + 1e-12).all()
+
+
+def test_rules_with_a_modified_target_are_marked() -> None:
+    estimated = what_if(TokenLogs(np.full(2, -1.0), np.full(2, -1.0), np.array([1, 1])), length=1).rules
+    assert set(FIRST_ROUNDS) == {name for name in estimated if name in RULES and RULES[name].kind == "stateful"}
+    assert set(ONE_DRAFT) == {name for name in estimated if name in RULES and RULES[name].used_drafts(2) == 1}
 
 
 def test_a_rule_of_one_draft_pays_for_one() -> None:
