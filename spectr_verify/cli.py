@@ -383,7 +383,9 @@ def mc(
     ] = None,
     target: Target = None,
     draft: Draft = None,
-    drafts: NumDrafts = 3,
+    drafts: Annotated[
+        int | None, typer.Option(min=1, help="K, drafts a round: 3, or 1 with --calls probabilities or step.")
+    ] = None,
     length: DraftLength = 4,
     temperature: Temperature = 1.0,
     top_k: TopK = None,
@@ -423,6 +425,7 @@ def mc(
     from spectr_verify.report.montecarlo import monte_carlo_text, power_table
 
     filters = Filters(temperature, top_k, top_p, min_p)
+    drafts = drafts or (3 if calls is Called.round else 1)
     settings = Settings(drafts, length, tokens, texts, filters, alpha, seed, batch, seconds)
     subject = load_verifier(
         rule,
@@ -430,6 +433,8 @@ def mc(
         arguments=Arguments.parse(arg or []),
         temperature=temperature if calls is Called.step else 1.0,
     )
+    if power and temperature == 0:
+        raise InputError("at temperature 0 most planted faults write what they should; ask for --power at another one")
     if reference_dtype not in DTYPES:
         raise ModelError(f"the number format is {reference_dtype!r}; it must be one of {', '.join(DTYPES)}")
     console = _console(json_file, soft_wrap=True)
@@ -454,6 +459,9 @@ def mc(
         console.print(power_table(found, POWER))
     content = report.to_json() | {
         "models": {"target": pair.names[0], "draft": pair.names[1], "dtype": dtype, "device": device},
+        "calls": calls.value,
+        "arguments": arg or [],
+        "prompts": prompt or prompts,
         "power": [{"says": fault.says, **outcome.to_json()} for fault, outcome in found],
     }
     _write(json_file, "mc", content)

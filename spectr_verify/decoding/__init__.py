@@ -1,7 +1,7 @@
 """Decoding of real text with a target and a draft model, and any acceptance rule between them."""
 
 from spectr_verify.decoding.filters import Filters
-from spectr_verify.decoding.loop import BONUS, CORRECTION, Seconds, Texts, decode
+from spectr_verify.decoding.loop import BONUS, CORRECTION, Seconds, SeenRound, Texts, decode
 from spectr_verify.decoding.models import DTYPES, ModelError, ModelPair, load_pair
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "ModelError",
     "ModelPair",
     "Seconds",
+    "SeenRound",
     "Texts",
     "decode",
     "load_pair",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,6 +24,9 @@ CORRECTION = -1
 
 BONUS = -2
 """The source of a token that follows a whole accepted draft."""
+
+MOST_ENTRIES = 1 << 33
+"""How many numbers the laws of one round may have."""
 
 NOTHING = -1
 """What stands where there is no token and no round."""
@@ -85,6 +88,26 @@ class Texts:
         return int((self.starts >= 0).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class SeenRound:
+    """What a round was about, along the A emissions that came of it.
+
+    Attributes:
+        texts: int64 [A], which texts.
+        place: int64 [A, L+1], where each token stands among the new ones of its text.
+        written: bool [A, L+1], which tokens became part of the text.
+        tokens: int64 [A, L+1], the emissions.
+        target_probs, draft_probs: [A, L+1, V], both models' laws of each token, the target's unmodified.
+    """
+
+    texts: Tensor
+    place: Tensor
+    written: Tensor
+    tokens: Tensor
+    target_probs: Tensor
+    draft_probs: Tensor
+
+
 @dataclass(eq=False)
 class _Batch:
     """Texts that are being written.
@@ -126,6 +149,7 @@ def decode(
     generator: torch.Generator,
     stops: bool = True,
     seconds: Seconds | None = None,
+    watch: Callable[[SeenRound], None] | None = None,
 ) -> Texts:
     """Decode one text after each prompt, all at once.
 
@@ -143,21 +167,31 @@ def decode(
         generator: draws everything, on the device of the models.
         stops: whether a text ends after a token that ends texts.
         seconds: where the time is added up.
+        watch: called with the laws of every round; the draft model then makes one step more a round, for its law after
+            a whole draft.
 
     Raises:
         InputError: a prompt is empty or longer than the models read, N is smaller than L, a model gives logits that are
             no numbers, or the rule breaks its contract; the message says which.
     """
     check_texts(pair, prompts, tokens, drafts, length)
-    loop = _Loop(pair, rule, rule.used_drafts(drafts), filters or Filters(), generator, seconds or Seconds())
+    loop = _Loop(pair, rule, rule.used_drafts(drafts), filters or Filters(), generator, seconds or Seconds(), watch)
     return loop.run(prompts, tokens, length, pair.ends if stops else ())
 
 
 class _Loop:
     def __init__(
-        self, pair: ModelPair, rule: Rule, drafts: int, filters: Filters, generator: torch.Generator, seconds: Seconds
+        self,
+        pair: ModelPair,
+        rule: Rule,
+        drafts: int,
+        filters: Filters,
+        generator: torch.Generator,
+        seconds: Seconds,
+        watch: Callable[[SeenRound], None] | None,
     ) -> None:
         self.pair, self.rule, self.K, self.filters, self.seconds = pair, rule, drafts, filters, seconds
+        self.watch = watch
         self.chance = Sampled(generator)
 
     def run(self, prompts: Sequence[Sequence[int]], tokens: int, length: int, ends: tuple[int, ...]) -> Texts:
@@ -171,7 +205,8 @@ class _Loop:
         while len(batch.active):
             L = min(length, self.pair.limit - int(batch.size[batch.active].max()))
             with self.seconds.spent("draft", device):
-                drafted, p = self._drafts(batch, L)
+                drafted, every_p = self._drafts(batch, L)
+                p = every_p[:, :, :L]
             with self.seconds.spent("target", device):
                 plain = self._score(batch, drafted)
             with self.seconds.spent("verify", device):
@@ -180,9 +215,12 @@ class _Loop:
                 along = emission.draft.clamp(min=0)
                 if modified is not None:
                     modified.advance(along, emission.tokens, emission.length, p, self.K)
-                left = _write(batch, emission, along, plain, tokens, ends, L)
+                written = _written(batch, emission, tokens, ends)
+                if self.watch is not None:
+                    self.watch(_seen(batch, emission, along, written, plain, every_p))
+                left = _write(batch, emission, along, written, plain, tokens, ends, L)
             with self.seconds.spent("draft", device):
-                self._roll_back(self.draft, batch, along, left, emission, L - 1)
+                self._roll_back(self.draft, batch, along, left, emission, every_p.shape[2] - 1)
             with self.seconds.spent("target", device):
                 self._roll_back(self.target, batch, along, left, emission, L)
             if modified is not None:
@@ -197,18 +235,22 @@ class _Loop:
             self.target.read(unread)
 
     def _drafts(self, batch: _Batch, length: int) -> tuple[Tensor, Tensor]:
-        """K drafts of every active text, int64 [A, K, L], and the laws that they are sampled from, [A, K, L, V]."""
+        """K drafts of every active text, int64 [A, K, L], and the laws that they are sampled from, [A, K, L, V].
+
+        Where the loop is watched, the laws after the whole drafts too: [A, K, L+1, V].
+        """
         A, K = len(batch.active), self.K
         logits = self.draft.read(batch.unread(self.draft.length))
         law = self._law(logits, self.pair.names[1])[:, None, 0].expand(-1, K, -1)
         every = torch.arange(A, device=law.device).repeat_interleave(K)
         self.draft.keep(every, self.draft.length[every])
         laws, tokens = [law], [self._drawn(law)]
-        for _ in range(length - 1):
+        for _ in range(length - 1 if self.watch is None else length):
             logits = self.draft.read(tokens[-1].reshape(A * K, 1))
             laws.append(self._law(logits, self.pair.names[1])[:, 0].unflatten(0, (A, K)))
             laws[-1] = _shared(laws[-1], torch.stack(tokens, dim=2))
-            tokens.append(self._drawn(laws[-1]))
+            if len(tokens) < length:
+                tokens.append(self._drawn(laws[-1]))
         return torch.stack(tokens, dim=2), torch.stack(laws, dim=2)
 
     def _score(self, batch: _Batch, drafts: Tensor) -> Tensor:
@@ -233,17 +275,17 @@ class _Loop:
         return drawn
 
     def _verify(self, round: Round) -> Emission:
-        what, untouched = f"rule {self.rule.name!r}", _versions(round)
+        what = f"rule {self.rule.name!r}"
+        # What the rule does to its round must not reach what it is judged by.
+        given = Round(round.drafts.clone(), round.draft_probs.clone(), round.target_probs.clone())
         try:
-            emission = self.rule.verify(round, self.chance)
+            emission = self.rule.verify(given, self.chance)
         except ChanceError as error:
             raise ChanceError(f"{what}: {error}") from error
         except (KeyboardInterrupt, InputError):
             raise
         except BaseException as error:  # the rule is anybody's code
             raise InputError(f"{what} raised {said(error)}") from error
-        if _versions(round) != untouched:
-            raise EmissionError(f"{what} writes into the round that it is given; let it work on copies of the laws")
         try:
             return check_emission(round, emission)
         except EmissionError as error:
@@ -261,11 +303,6 @@ class _Loop:
         reader.keep(left * self.K + along[left], before[left] + accepted.clamp(max=drafted))
 
 
-def _versions(round: Round) -> list[int]:
-    """Torch counts up what is written in place."""
-    return [tensor._version for tensor in (round.drafts, round.draft_probs, round.target_probs)]
-
-
 def check_texts(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:
     """Refuse texts that cannot be decoded, see ``decode``."""
     for name, count in (("tokens", tokens), ("drafts", drafts), ("length", length)):
@@ -277,6 +314,13 @@ def check_texts(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, 
         )
     if not prompts:
         raise InputError("there is no prompt")
+    entries = len(prompts) * drafts * (length + 1) * pair.vocab
+    if entries > MOST_ENTRIES:
+        raise InputError(
+            f"{len(prompts):,} texts, {drafts:,} drafts of {length:,} tokens and a vocabulary of {pair.vocab:,} make "
+            f"laws of {entries:.1e} numbers a round, more than {MOST_ENTRIES:.1e}; ask for fewer texts at once, or "
+            "fewer drafts"
+        )
     for number, prompt in enumerate(prompts):
         if not prompt:
             raise InputError(f"prompt {number} is empty; a text needs something to go on from")
@@ -314,19 +358,48 @@ def _shared(laws: Tensor, tokens: Tensor) -> Tensor:
     return laws.gather(1, first[..., None].expand_as(laws))
 
 
+def _places(batch: _Batch, emission: Emission) -> Tensor:
+    """Where each token of the emissions would stand among the new ones of its text: int64 [A, L+1]."""
+    start = batch.size[batch.active] - batch.begin[batch.active]
+    return start[:, None] + torch.arange(emission.tokens.shape[1], device=start.device)
+
+
+def _ends(emission: Emission, ends: tuple[int, ...]) -> Tensor:
+    return torch.isin(emission.tokens, torch.tensor(ends, device=emission.tokens.device, dtype=torch.int64))
+
+
+def _written(batch: _Batch, emission: Emission, tokens: int, ends: tuple[int, ...]) -> Tensor:
+    """Which tokens of the emissions become part of their texts: bool [A, L+1]."""
+    place, is_end = _places(batch, emission), _ends(emission, ends).int()
+    emitted = torch.arange(place.shape[1], device=place.device) < emission.length[:, None]
+    return emitted & (is_end.cumsum(dim=1) - is_end == 0) & (place < tokens)
+
+
+def _seen(
+    batch: _Batch, emission: Emission, along: Tensor, written: Tensor, plain: Tensor, draft_probs: Tensor
+) -> SeenRound:
+    row = torch.arange(len(along), device=along.device)
+    place = _places(batch, emission)
+    return SeenRound(batch.active, place, written, emission.tokens, plain[row, along], draft_probs[row, along])
+
+
 def _write(
-    batch: _Batch, emission: Emission, along: Tensor, plain: Tensor, tokens: int, ends: tuple[int, ...], drafted: int
+    batch: _Batch,
+    emission: Emission,
+    along: Tensor,
+    written: Tensor,
+    plain: Tensor,
+    tokens: int,
+    ends: tuple[int, ...],
+    drafted: int,
 ) -> Tensor:
     """Write what was emitted, and tell which of the active texts are not finished: indices into them."""
     active = batch.active
     A, n = emission.tokens.shape
     position = torch.arange(n, device=active.device)
     row = torch.arange(A, device=active.device)
-    start = batch.size[active] - batch.begin[active]
-    is_end = torch.isin(emission.tokens, torch.tensor(ends, device=active.device, dtype=torch.int64))
-    after_end = is_end.int().cumsum(dim=1) - is_end.int() > 0
-    place = start[:, None] + position
-    written = (position < emission.length[:, None]) & ~after_end & (place < tokens)
+    place = _places(batch, emission)
+    start = place[:, 0]
     accepted = emission.length[:, None] - 1
     extra = torch.where(accepted == drafted, BONUS, CORRECTION)
     source = torch.where(position < accepted, along[:, None], extra)
@@ -340,7 +413,7 @@ def _write(
     for record, value in ((batch.starts, start), (batch.accepted, emission.length - 1)):
         record.append(torch.full_like(batch.begin, NOTHING).index_copy(0, active, value))
     batch.drafted.append(drafted)
-    return row[~(is_end & written).any(dim=1) & (start + count < tokens)]
+    return row[~(_ends(emission, ends) & written).any(dim=1) & (start + count < tokens)]
 
 
 def _finished(batch: _Batch, prompts: Sequence[Sequence[int]], tokens: int) -> Texts:

@@ -14,6 +14,9 @@ from toy_models.trained import trained_pair
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16")}
 """Number formats that models can run in."""
 
+UNLIMITED = 1 << 30
+"""The limit of models that state none."""
+
 SMOLLM2 = "smollm2"
 """The name of the pair that the extra of this name brings."""
 
@@ -47,9 +50,7 @@ class ModelPair:
     @property
     def limit(self) -> int:
         """The longest text that both can read, in tokens."""
-        return min(
-            int(getattr(model.config, "max_position_embeddings", 1 << 30)) for model in (self.target, self.draft)
-        )
+        return min(_limit(model.config.get_text_config()) for model in (self.target, self.draft))
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -112,7 +113,12 @@ def load_pair(
     _check_same_vocabulary(tokenizer, _tokenizer(folders[1]), folders)
     large, small = (_model(folder, dtype, place) for folder in folders)
     names = ("trained target", "trained draft") if target is None else folders
-    return pair_of(large, small, tokenizer, names=names)
+    pair = pair_of(large, small, tokenizer, names=names)
+    from spectr_verify.decoding.reader import check_reading
+
+    for model, name in zip((large, small), names, strict=True):
+        check_reading(model, pair.vocab, pair.limit, name)
+    return pair
 
 
 def pair_of(target: Any, draft: Any, tokenizer: Any, *, names: tuple[str, str] = ("target", "draft")) -> ModelPair:
@@ -140,6 +146,21 @@ def pair_of(target: Any, draft: Any, tokenizer: Any, *, names: tuple[str, str] =
     return ModelPair(target, draft, tokenizer, vocab, names)
 
 
+def _limit(config: Any) -> int:
+    """Positions of a model; the original ones where the positions of longer texts are computed otherwise.
+
+    A cache would hold keys of the short kind when a text grows long.
+    """
+    found = [getattr(config, "max_position_embeddings", None)]
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if rope.get("rope_type", rope.get("type")) in ("longrope", "dynamic"):
+        found += [
+            rope.get("original_max_position_embeddings"),
+            getattr(config, "original_max_position_embeddings", None),
+        ]
+    return min((int(each) for each in found if each is not None and each > 0), default=UNLIMITED)
+
+
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
@@ -154,9 +175,14 @@ def _model(folder: str, dtype: str, device: torch.device) -> Any:
     from safetensors import SafetensorError
 
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
+        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=DTYPES[dtype], output_loading_info=True
+        )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:  # from_pretrained raises them all
         raise ModelError(f"no model can be loaded from {folder}: {said(error)}") from error
+    if loaded["missing_keys"]:
+        missing = sorted(loaded["missing_keys"])
+        raise ModelError(f"{folder} has no weights for {missing[0]} ({len(missing)} in all); they would be random")
     return model.to(device)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from spectr_verify.decoding.models import ModelError
+from spectr_verify.errors import said
 
 
 class Reader:
@@ -70,7 +71,13 @@ class Reader:
             **({"logits_to_keep": last} if self._shortens else {}),
         }
         with torch.inference_mode():
-            logits: Tensor = self.model(**given).logits
+            try:
+                logits: Tensor = self.model(**given).logits
+            except Exception as error:  # a model's own code meets a cache that it may not be made for
+                raise ModelError(
+                    f"{self.name} ({type(self.model).__name__}) cannot read with a cache of keys and values: "
+                    f"{said(error)}"
+                ) from error
         self._check(logits)
         return logits[:, -last:, : self.vocab]
 
@@ -109,8 +116,9 @@ class Reader:
 
     def _check(self, logits: Tensor) -> None:
         """Refuse a model that did not write one key a token, as a model without attention does."""
-        held = [tuple(layer.keys.shape[::2]) for layer in self._layers() if getattr(layer, "keys", None) is not None]
-        if not held or set(held) != {tuple(self._tokens.shape)}:
+        keys = [getattr(layer, "keys", None) for layer in self._layers()]
+        held = {tuple(entries.shape[::2]) if isinstance(entries, Tensor) else None for entries in keys}
+        if held != {tuple(self._tokens.shape)}:
             raise ModelError(
                 f"{self.name} ({type(self.model).__name__}) did not keep the keys and values of every token in its "
                 "cache, so it cannot be rolled back"
@@ -122,3 +130,40 @@ class Reader:
 def _gathered(entries: Tensor, rows: Tensor, slot: Tensor) -> Tensor:
     """Entries [R, H, S, D] to [rows, H, slots, D]."""
     return entries[rows[:, None], :, slot].transpose(1, 2)
+
+
+NEAR = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.2}
+"""How far laws may be apart in total variation that are one law but for rounding."""
+
+PROBED = 12
+"""Tokens of the text that a model is tried on."""
+
+
+def check_reading(model: Any, vocab: int, limit: int, name: str) -> None:
+    """Try a model on a short text: a cache and a batch must change nothing, nor may the tokens that follow.
+
+    Raises:
+        ModelError: its laws differ by more than rounding.
+    """
+    n = min(PROBED, limit)
+    if n < 4:
+        return
+    text = (torch.arange(n, device=model.device) * 7 + 3) % vocab
+    half = n // 2
+
+    def alone(count: int) -> Tensor:
+        with torch.inference_mode():
+            logits: Tensor = model(input_ids=text[None, :count], use_cache=False).logits[0, half - 1, :vocab]
+        return logits.double().softmax(-1)
+
+    beside = torch.stack([torch.cat([torch.full_like(text[half:], -1), text[:half]]), text])
+    reader = Reader(model, vocab, 2, name)
+    reader.read(beside[:, :-1])
+    cached = reader.read(beside[:, -1:])[0, -1].double().softmax(-1)
+    for law, fault in (
+        (alone(n), "the tokens that follow change the law of one before them: it is no causal language model"),
+        (cached, "a cache and a batch change its laws"),
+    ):
+        apart = float((law - alone(half)).abs().sum() / 2)
+        if not apart < NEAR[model.dtype]:
+            raise ModelError(f"{name} ({type(model).__name__}): {fault} (by {apart:.2g} in total variation)")

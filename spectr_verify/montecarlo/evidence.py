@@ -107,6 +107,11 @@ class Evidence:
         return float(self.sums.logsumexp(dim=0)) - math.log(len(self.sums))
 
     @property
+    def by_alternative(self) -> dict[str, float]:
+        """Decimal logarithm of the e-value of each alternative by itself."""
+        return dict(zip(ALTERNATIVES, (self.sums / math.log(10)).tolist(), strict=True))
+
+    @property
     def worst_alternative(self) -> str:
         """The law that explains the texts best."""
         return ALTERNATIVES[int(self.sums.argmax())]
@@ -115,10 +120,13 @@ class Evidence:
         """Largest share of the draft that the output may still hold, at confidence 1 - alpha.
 
         A share x is excluded where the same alternatives, tested against (1 - x) q + x p in place of q, reach 1/alpha.
-        Between two shares of the grid the larger one is told. ``None`` where all are excluded: then it is no such
-        mixture.
+        q itself is one alternative more, for the one at 0.01 is no evidence against that very share. Between two
+        shares of the grid the larger one is told. ``None`` after an impossible token, and where all are excluded: then
+        it is no such mixture.
         """
-        kept = (self._log_mean - self._shares < -math.log(alpha)).nonzero()
+        with_q = torch.cat([self.sums, torch.zeros(1, dtype=torch.float64)])
+        against = float(with_q.logsumexp(dim=0)) - math.log(len(with_q)) - self._shares
+        kept = (against < -math.log(alpha)).nonzero()
         if self.impossible or not len(kept):
             return None
         return float(SHARES[min(int(kept.max()) + 1, len(SHARES) - 1)])

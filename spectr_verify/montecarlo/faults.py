@@ -72,3 +72,6 @@ FAULTS = (
     _fault(residual_not_subtracted, "A rejected token is replaced by one from q, not from (q - p)+.", 1),
 )
 """The faults that ``power`` runs."""
+
+DRAFTS, LENGTH = 3, 4
+"""K and L that ``power`` runs them with: some of them are lossless with one draft, or with drafts of one token."""

@@ -34,8 +34,10 @@ class FirstToken:
 
 def first_token_test(
     laws: list[NDArray[np.floating]], counts: list[NDArray[np.int64]], *, seed: int, simulations: int = SIMULATIONS
-) -> FirstToken:
+) -> FirstToken | None:
     """Multinomial test of the G statistic, summed over prompts; its law is simulated, not taken from a table.
+
+    ``None`` where there are so few draws that all tokens are counted as one.
 
     Args:
         laws: the target's law of the first token after each prompt, [V] each.
@@ -45,8 +47,10 @@ def first_token_test(
     """
     generator = np.random.default_rng(seed)
     observed, simulated = 0.0, np.zeros(simulations)
-    for law, count in zip(laws, counts, strict=True):
-        expected, seen = _pooled(law, count)
+    pooled = [_pooled(law, count) for law, count in zip(laws, counts, strict=True)]
+    if all(len(expected) < 2 for expected, _ in pooled):
+        return None
+    for expected, seen in pooled:
         n = int(seen.sum())
         observed += float(_g(seen[None], expected)[0])
         simulated += _g(generator.multinomial(n, expected / expected.sum(), size=simulations), expected)

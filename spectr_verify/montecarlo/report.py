@@ -19,15 +19,19 @@ class EndToEnd:
         log10_e: decimal logarithm of the e-value.
         worst_alternative: the law that explains the texts best.
         impossible: tokens that the independent call gives probability zero.
-        numerical: mean total-variation distance of the two calls' laws of the next token, as the texts show it.
+        numerical: mean total-variation distance of the two calls' laws of the next token, as the texts show it;
+            ``None`` of a step, whose own call is not known.
         dtype: number format of the independent call.
+        judged: whether the models that decoded compute as precisely. Where they do not, in bfloat16 say, enough texts
+            always show it, and nothing is rejected for that.
     """
 
     log10_e: float
     worst_alternative: str
     impossible: int
-    numerical: float
+    numerical: float | None
     dtype: str
+    judged: bool
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,13 @@ class MonteCarloReport:
             very calls that the rule saw; infinite after an impossible token.
         worst_alternative: the law that explains the texts best.
         impossible: tokens that the target gave probability zero.
+        by_alternative: decimal logarithm of the e-value of each alternative by itself.
         effect_upper_bound: largest share of the draft that the output may still hold, at confidence 1 - alpha; ``None``
-            where the texts are no mixture of the target and the draft.
+            after an impossible token, and where the texts are no mixture of the target and the draft.
         end_to_end: the same against an independent call.
         first_token: the test of first tokens, against the laws that the rule saw.
         accepted: the accepted length against a closed form or a bound of the independent calls' laws, so it is part of
-            the test from end to end; ``None`` of too few texts, and of texts with impossible tokens.
+            the test from end to end; ``None`` where no round can be compared, and of texts with impossible tokens.
         texts, tokens, rounds: how much was decoded.
         block_efficiency: tokens a round.
         acceptance_rate: share of the drafted positions that were accepted.
@@ -61,6 +66,7 @@ class MonteCarloReport:
     log10_e: float
     worst_alternative: str
     impossible: int
+    by_alternative: dict[str, float]
     effect_upper_bound: float | None
     end_to_end: EndToEnd
     first_token: FirstToken | None
@@ -96,6 +102,8 @@ class MonteCarloReport:
     def end_to_end_reasons(self) -> list[str]:
         """Which tests reject that take an independent call of both models for the truth, in words."""
         end, found = self.end_to_end, []
+        if not end.judged:
+            return []
         if end.impossible:
             found.append(f"{end.impossible} tokens came out that an independent call gives probability zero")
         elif end.log10_e >= self.threshold:
@@ -132,6 +140,7 @@ class MonteCarloReport:
             "alpha": self.alpha,
             "worst_alternative": self.worst_alternative,
             "impossible": self.impossible,
+            "by_alternative": self.by_alternative,
             "effect_upper_bound": self.effect_upper_bound,
             "end_to_end": {
                 "rejected": self.end_to_end_rejected,
@@ -141,6 +150,7 @@ class MonteCarloReport:
                 "impossible": self.end_to_end.impossible,
                 "numerical_total_variation": self.end_to_end.numerical,
                 "dtype": self.end_to_end.dtype,
+                "judged": self.end_to_end.judged,
             },
             "first_token": None if first is None else vars(first),
             "accepted_length": None if accepted is None else vars(accepted),

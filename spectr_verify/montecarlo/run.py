@@ -13,19 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spectr_verify.chance import Chance
-from spectr_verify.decoding import Filters, ModelPair, Seconds, Texts, decode
+from spectr_verify.decoding import Filters, ModelPair, Seconds, SeenRound, Texts, decode
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo.accepted import AcceptedRounds
-from spectr_verify.montecarlo.evidence import Evidence
-from spectr_verify.montecarlo.faults import FAULTS, PlantedFault
+from spectr_verify.montecarlo.evidence import ALTERNATIVES, Evidence, log_ratios
+from spectr_verify.montecarlo.faults import DRAFTS, FAULTS, LENGTH, PlantedFault
 from spectr_verify.montecarlo.first_token import first_token_test
 from spectr_verify.montecarlo.report import EndToEnd, MonteCarloReport
 from spectr_verify.montecarlo.score import Reference, Scored
 from spectr_verify.montecarlo.steps import write_by_steps
 from spectr_verify.replay import Verifier
 from spectr_verify.replay.probabilities import Drawn
-from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules import Rule
 
 POWER = 6.0
@@ -139,9 +137,18 @@ def power(
     reference: Reference | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[PlantedFault, MonteCarloReport]]:
-    """Run every planted fault with the same settings, each until it is rejected with log10 e of ``POWER`` or more."""
+    """Run every planted fault, each until it is rejected with log10 e of ``POWER`` or more.
+
+    K and L are those that all of them are faults at, the other settings as given.
+
+    Raises:
+        InputError: at temperature 0 most faults write what they should.
+    """
+    if settings.filters.temperature == 0:
+        raise InputError("at temperature 0 most planted faults write what they should; ask for power at another one")
     reference = reference or Reference(pair, settings.filters)
-    hunted = Settings(**{**vars(settings), "enough": POWER})
+    tokens = max(settings.tokens, LENGTH)
+    hunted = replace(settings, drafts=DRAFTS, length=LENGTH, tokens=tokens, enough=POWER)
     for fault in FAULTS:
         yield fault, monte_carlo(pair, fault.rule, prompts, hunted, reference=reference, progress=progress)
 
@@ -155,17 +162,27 @@ def _batches(prompts: Sequence[Sequence[int]], settings: Settings) -> Iterator[l
         yield [(number % len(prompts), prompts[number % len(prompts)]) for number in numbers]
 
 
-class _Watched:
-    """A rule's function that keeps what it was first told of the target: the laws of the first token."""
+class _Watcher:
+    """What the laws that the rule saw say of the tokens of a batch.
 
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
+    Attributes:
+        log_ratios: float64 [B, N, J], as ``evidence.log_ratios``.
+        log_draft: float64 [B, N], log-probability of every token under the draft.
+        first: [B, V], the target's laws of the first token.
+    """
+
+    def __init__(self, texts: int, tokens: int, device: torch.device) -> None:
+        self.log_ratios = torch.zeros(texts, tokens, len(ALTERNATIVES), dtype=torch.float64, device=device)
+        self.log_draft = torch.zeros(texts, tokens, dtype=torch.float64, device=device)
         self.first: Tensor | None = None
 
-    def __call__(self, round: Round, chance: Chance) -> Emission:
+    def __call__(self, seen: SeenRound) -> None:
         if self.first is None:
-            self.first = round.target_probs[:, 0, 0].clone()
-        return self.rule.verify(round, chance)
+            self.first = seen.target_probs[:, 0].clone()
+        text = seen.texts[:, None].expand_as(seen.place)[seen.written], seen.place[seen.written]
+        tokens, draft = seen.tokens[seen.written], seen.draft_probs[seen.written]
+        self.log_ratios[text] = log_ratios(seen.target_probs[seen.written], draft, tokens)
+        self.log_draft[text] = draft.gather(1, tokens[:, None])[:, 0].to(torch.float64).log()
 
 
 class _Run:
@@ -173,6 +190,8 @@ class _Run:
 
     def __init__(self, pair: ModelPair, subject: Subject, settings: Settings, reference: Reference) -> None:
         self.pair, self.settings, self.reference = pair, settings, reference
+        # The rules of this contract never see a model; functions under test may, and the reference must not follow.
+        self.models = _fingerprint(pair) if isinstance(subject, Verifier) else None
         self.step = subject if isinstance(subject, Verifier) and subject.calls == "step" else None
         self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
         self.generator = torch.Generator(device=pair.device).manual_seed(settings.seed)
@@ -185,15 +204,17 @@ class _Run:
 
     def decode(self, batch: list[tuple[int, Sequence[int]]]) -> None:
         """Decode and count one batch of texts."""
-        watched = _Watched(self.rule)
-        texts = self._texts([prompt for _, prompt in batch], replace(self.rule, verify=watched))
+        watcher = _Watcher(len(batch), self.settings.tokens, self.pair.device)
+        texts = self._texts([prompt for _, prompt in batch], watcher)
+        if self.models is not None and _fingerprint(self.pair) != self.models:
+            raise InputError(f"{self.rule.name} changes the models that it is given; nothing can be tested with those")
         started = time.perf_counter()
         scored, prompts = self.reference.score(texts), [number for number, _ in batch]
-        self._count(texts, scored, prompts)
-        self._count_first(texts, scored.first if watched.first is None else watched.first, prompts)
+        self._count(texts, scored, watcher)
+        self._count_first(texts, scored.first if watcher.first is None else watcher.first, prompts)
         self.scoring += time.perf_counter() - started
 
-    def _texts(self, prompts: list[Sequence[int]], rule: Rule) -> Texts:
+    def _texts(self, prompts: list[Sequence[int]], watcher: _Watcher) -> Texts:
         settings = self.settings
         if self.step is not None:
             return write_by_steps(
@@ -207,7 +228,7 @@ class _Run:
             )
         return decode(
             self.pair,
-            rule,
+            self.rule,
             prompts,
             tokens=settings.tokens,
             drafts=settings.drafts,
@@ -216,19 +237,22 @@ class _Run:
             generator=self.generator,
             stops=False,
             seconds=self.seconds,
+            watch=watcher,
         )
 
-    def _count(self, texts: Texts, scored: Scored, prompts: list[int]) -> None:
+    def _count(self, texts: Texts, scored: Scored, watcher: _Watcher) -> None:
         log_q, log_p = scored.log_target.flatten(), scored.log_draft.flatten()
-        own = log_q if self.step is not None else texts.target_probs.log().flatten()
-        log_r = scored.log_ratios.flatten(0, 1) + log_q[:, None]
-        self.own.add(log_r, own, log_p)
-        self.independent.add(log_r, log_q, log_p)
-        # The mean of (1 - q/q')+ over tokens from q' is the total-variation distance of q from q'.
-        self.numerical += float((1 - (log_q - own).exp())[own > -torch.inf].clamp(min=0.0).sum())
-        if self.step is None:  # a step drafts as it likes
+        ratios = scored.log_ratios.flatten(0, 1)
+        self.independent.add(ratios + log_q[:, None], log_q, log_p)
+        if self.step is None:
+            own = texts.target_probs.log().flatten()
+            self.own.add(watcher.log_ratios.flatten(0, 1) + own[:, None], own, watcher.log_draft.flatten())
+            # The mean of (1 - q/q')+ over tokens from q' is the total-variation distance of q from q'.
+            self.numerical += float((1 - (log_q - own).exp())[own > -torch.inf].clamp(min=0.0).sum())
             self.accepted_rounds.add(texts, scored.log_draft, scored.log_target)
-        self.texts += len(prompts)
+        else:  # what a step took for the laws is not known, and it drafts as it likes
+            self.own.add(ratios + log_q[:, None], log_q, log_p)
+        self.texts += len(texts.prompts)
         self.rounds += texts.rounds
         happened = texts.starts >= 0
         self.accepted += int(texts.accepted[happened].sum())
@@ -252,13 +276,15 @@ class _Run:
             log10_e=self.own.log10_e,
             worst_alternative=self.own.worst_alternative,
             impossible=self.own.impossible,
+            by_alternative=self.own.by_alternative,
             effect_upper_bound=self.own.effect_upper_bound(settings.alpha),
             end_to_end=EndToEnd(
                 self.independent.log10_e,
                 self.independent.worst_alternative,
                 self.independent.impossible,
-                self.numerical / max(self.own.tokens, 1),
+                self.numerical / max(self.own.tokens, 1) if self.step is None else None,
                 dtype,
+                _as_precise(self.pair.target.dtype, self.reference.target.dtype),
             ),
             first_token=first,
             accepted=self.accepted_rounds.compare(),
@@ -272,3 +298,16 @@ class _Run:
             ended=ended,
             settings=settings.to_json(),
         )
+
+
+def _as_precise(dtype: torch.dtype, reference: torch.dtype) -> bool:
+    return dtype == reference or torch.finfo(dtype).eps <= torch.finfo(torch.float32).eps
+
+
+def _fingerprint(pair: ModelPair) -> list[tuple[str, torch.dtype, float]]:
+    """What tells that a weight of a model was changed."""
+    return [
+        (name, weight.dtype, float(weight.detach().sum(dtype=torch.float64)))
+        for model in (pair.target, pair.draft)
+        for name, weight in model.named_parameters()
+    ]

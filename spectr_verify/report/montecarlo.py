@@ -13,11 +13,14 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from spectr_verify.decoding import Texts
-    from spectr_verify.montecarlo import AcceptedLength, MonteCarloReport, PlantedFault, Settings
+    from spectr_verify.montecarlo import AcceptedLength, EndToEnd, MonteCarloReport, PlantedFault, Settings
 
 DRAFT_COLOURS = ("green", "cyan", "blue", "magenta", "bright_green", "bright_cyan", "bright_blue", "bright_magenta")
 CORRECTION_STYLE = "bold red"
 BONUS_STYLE = "bold yellow"
+
+WEAK = 0.25
+"""A share of the draft that stays possible and is so large that the run says little."""
 
 
 def monte_carlo_text(report: MonteCarloReport) -> RenderableType:
@@ -29,7 +32,7 @@ def monte_carlo_text(report: MonteCarloReport) -> RenderableType:
 
 def _verdict(report: MonteCarloReport) -> Text:
     rejected = report.lossless_rejected or report.end_to_end_rejected
-    words = "NOT lossless" if report.lossless_rejected else "no fault found"
+    words = "NOT lossless" if report.lossless_rejected else "no fault found" if report.texts else "nothing judged"
     if rejected and not report.lossless_rejected:
         words = "the text follows the laws that the rule is told, and those are not the models' own"
     asked = report.settings
@@ -44,18 +47,18 @@ def _verdict(report: MonteCarloReport) -> Text:
 
 def _evidence(report: MonteCarloReport) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    end, needed = report.end_to_end, f"rejects from {report.threshold:.2f} on"
-    table.add_row(
-        "e-value", f"log10 e = {_number(report.log10_e)} ({needed}); best alternative: {report.worst_alternative}"
-    )
-    table.add_row("still possible", _still_possible(report))
-    against = f"log10 e = {_number(end.log10_e)} against an independent {end.dtype} call"
-    if end.impossible:
-        against += f", which gives {end.impossible} of the tokens probability zero"
-    table.add_row("end to end", f"{against}; the two calls' laws are {end.numerical:.1e} apart in total variation")
+    end, evidence = report.end_to_end, f"log10 e = {_number(report.log10_e)} (rejects from {report.threshold:.2f} on)"
+    if report.log10_e > 0:
+        evidence += f"; it comes from: {report.worst_alternative}"
+    table.add_row("e-value", evidence)
+    if not report.lossless_rejected:
+        table.add_row("still possible", _still_possible(report))
+    table.add_row("end to end", _end_to_end(end))
     first = report.first_token
-    if first is not None:
-        table.add_row("first token", f"p = {first.p:.4f}, {first.draws:,} draws after {first.prompts} prompts")
+    if first is None:
+        table.add_row("first token", "too few draws after each prompt to tell anything")
+    else:
+        table.add_row("first token", f"p = {first.p:.4f}, {first.draws:,} draws, prompts: {first.prompts}")
     if report.accepted is not None:
         table.add_row("accepted", _accepted(report.accepted))
     seconds = report.seconds
@@ -75,14 +78,24 @@ def _still_possible(report: MonteCarloReport) -> str:
     share = report.effect_upper_bound
     if share is None:
         return "no share of the draft in the target's text explains the texts"
-    return f"at most {share:.2%} of the output comes from the draft instead (confidence {1 - report.alpha:.1%})"
+    weak = "; these models and texts can hardly show a fault" if share > WEAK else ""
+    return f"at most {share:.2%} of the output comes from the draft instead (confidence {1 - report.alpha:.1%}){weak}"
+
+
+def _end_to_end(end: EndToEnd) -> str:
+    if end.numerical is None:
+        return "a step's own laws are not known: all tests take an independent call's"
+    against = f"log10 e = {_number(end.log10_e)} against a {end.dtype} call, {end.numerical:.1e} apart per token"
+    if end.impossible:
+        against += f", which has {end.impossible} tokens at zero"
+    return against if end.judged else f"{against} (another number format: nothing is rejected for that)"
 
 
 def _accepted(found: AcceptedLength) -> str:
     should = "by the closed form" if found.exact else "at most, whatever the rule"
     return (
         f"{found.measured:.4f} tokens a round, {found.expected:.4f} {should} "
-        f"(difference {found.measured - found.expected:+.4f} ± {found.error:.4f}, p = {found.p:.3f})"
+        f"(difference {found.measured - found.expected:+.4f} ± {found.error:.4f}, log10 e = {found.log10_e:.2f})"
     )
 
 
@@ -125,12 +138,16 @@ def command(
 
 def power_table(found: list[tuple[PlantedFault, MonteCarloReport]], needed: float) -> Table:
     """Planted faults, and how soon each was rejected."""
-    table = Table(box=SIMPLE_HEAD, title="planted faults", title_style="bold", title_justify="left", show_edge=False)
+    asked = found[0][1].settings
+    title = f"planted faults at K = {asked['drafts']}, L = {asked['length']}: rejected from log10 e = {needed:g} on"
+    table = Table(box=SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False)
     for column in ("fault", "verdict", "log10 e", "tokens", "what is wrong"):
         table.add_column(column, justify="right" if column in ("log10 e", "tokens") else "left")
     for fault, report in found:
         caught = report.log10_e >= needed
         word = Text("rejected", "green") if caught else Text("MISSED", "bold red")
+        if not caught and report.ended == "interrupted":
+            word = Text("interrupted")
         table.add_row(fault.rule.name, word, _number(report.log10_e), f"{report.tokens:,}", fault.says)
     return table
 

@@ -197,16 +197,25 @@ def test_a_rule_that_asks_for_an_impossible_choice() -> None:
         decoded(Rule("mine", asks))
 
 
-def test_a_rule_that_writes_into_its_round() -> None:
-    """The reported probabilities, and what later rounds owe, would be those that it left."""
+@pytest.mark.parametrize("way", ["in place", "numpy", "data"])
+def test_a_rule_that_writes_into_its_round_changes_nothing_else(way: str) -> None:
+    """The reported probabilities, the caches and what later rounds owe would be those that it left."""
 
     def writes(round: Round, chance: Chance) -> Emission:
         emission = RULES["block"].verify(round.first_drafts(1), chance)
-        round.target_probs.sub_(round.draft_probs[:, :, :1]).clamp_(min=0)
+        for part in (round.target_probs, round.draft_probs, round.drafts):
+            if way == "numpy":
+                part.numpy()[:] = 1
+            else:
+                (part if way == "in place" else part.data).fill_(1)
         return emission
 
-    with pytest.raises(EmissionError, match="rule 'mine' writes into the round"):
-        decoded(Rule("mine", writes))
+    def alone(round: Round, chance: Chance) -> Emission:
+        return RULES["block"].verify(round.first_drafts(1), chance)
+
+    one, other = decoded(Rule("mine", writes), tokens=12), decoded(Rule("mine", alone), tokens=12)
+    assert torch.equal(one.tokens, other.tokens)
+    assert torch.equal(one.target_probs, other.target_probs)
 
 
 def test_a_rule_may_use_its_tensors_again() -> None:

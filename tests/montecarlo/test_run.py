@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import math
@@ -220,7 +221,7 @@ def test_impossible_tokens_are_reported_and_leave_valid_json() -> None:
     assert (report.log10_e, report.ended) == (math.inf, "e-value")
     assert report.reasons[0] == "480 tokens came out that the target gives probability zero"
     assert "log10 e = infinite" in shown(report)
-    assert "no share of the draft in the target's text explains the texts" in shown(report)
+    assert "still possible" not in shown(report)
     assert (report.effect_upper_bound, report.accepted) == (None, None)
     assert report.first_token is not None
     assert report.first_token.p == 1e-4
@@ -328,7 +329,7 @@ def test_a_step_runs_as_it_is(right: bool) -> None:
     report = monte_carlo(small_pair(), subject, PROMPTS, asked)
     assert report.lossless_rejected is not right
     assert report.log10_e == report.end_to_end.log10_e
-    assert (report.end_to_end.numerical, report.accepted) == (0, None)
+    assert (report.end_to_end.numerical, report.accepted) == (None, None)
     assert report.tokens == report.texts * 8
     assert 1 < report.block_efficiency < 4
     assert report.seconds.target > 0
@@ -411,3 +412,40 @@ def test_a_draft_of_other_weights_shows_in_the_accepted_length_alone() -> None:
     assert report.end_to_end.log10_e < report.threshold
     assert report.end_to_end_reasons == ["the accepted length is not that of the rule's closed form"]
     assert report.end_to_end_rejected
+
+
+@pytest.mark.parametrize("filters", [Filters(top_p=0.7), Filters(top_k=2), Filters(0.0)], ids=str)
+def test_another_number_format_is_not_blamed_on_the_rule(filters: Filters) -> None:
+    """A filter cuts elsewhere in bfloat16: the independent call has tokens at zero. Faults show nevertheless."""
+    sound = small_pair()
+    half = [copy.deepcopy(model).to(torch.bfloat16) for model in (sound.target, sound.draft)]
+    pair = pair_of(*half, tokenizer())
+    asked = replace(SMALL, drafts=1, texts=400, batch=200, filters=filters, enough=6.0)
+    right = monte_carlo(pair, RULES["block"], PROMPTS, asked)
+    assert not right.end_to_end.judged
+    assert (right.reasons, right.end_to_end_reasons) == ([], [])
+    assert right.log10_e > -6, "the laws that the rule saw are those that it is tested with"
+    if filters.temperature:
+        wrong = next(fault.rule for fault in FAULTS if fault.rule.name == "residual-not-subtracted")
+        assert monte_carlo(pair, wrong, PROMPTS, asked).log10_e >= 6
+
+
+@pytest.mark.parametrize("change", [lambda model: model.lm_head.weight.data.mul_(0.7), lambda model: model.float()])
+def test_functions_that_change_the_models_are_refused(change: Callable[[Any], Any]) -> None:
+    """The independent call is made with the same weights."""
+    pair = pair_of(*(copy.deepcopy(model) for model in (small_pair().target, small_pair().draft)), tokenizer())
+
+    def step(draft_model: Any, target_model: Any, input_ids: Tensor) -> Tensor:
+        change(target_model)
+        law = target_model(input_ids).logits[0, -1].softmax(-1)
+        return torch.cat([input_ids, torch.multinomial(law, 1)[None]], dim=1)
+
+    with pytest.raises(InputError, match="mine changes the models"):
+        monte_carlo(pair, verifier(step, "step", name="mine"), PROMPTS, SMALL)
+
+
+def test_power_is_at_drafts_that_every_fault_shows_with() -> None:
+    found = list(power(small_pair(), PROMPTS, replace(SMALL, drafts=1, length=1, tokens=2, texts=1, batch=1)))
+    assert {(report.settings["drafts"], report.settings["length"]) for _, report in found} == {(3, 4)}
+    with pytest.raises(InputError, match="temperature 0"):
+        next(power(small_pair(), PROMPTS, replace(SMALL, filters=Filters(0.0))))
