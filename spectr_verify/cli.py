@@ -59,6 +59,14 @@ class Called(StrEnum):
     step = "step"
 
 
+class RuleClass(StrEnum):
+    """Which class of rules an optimum is of."""
+
+    stateless = "stateless"
+    stateful = "stateful"
+    both = "both"
+
+
 STANDARD_OUTPUT = Path("-")
 
 
@@ -681,6 +689,39 @@ def bound(
         console.print(bounds_table(found))
         rows.append({"vocab": where.pair.vocab, **found.as_dict()})
     _write(json_file, "bound", {"rows": rows})
+
+
+@app.command()
+def certify(
+    file: Annotated[str, typer.Argument(help="Pairs: a JSON file or JSON text.")],
+    kind: Annotated[RuleClass, typer.Option("--class", help="Which optimum.")] = RuleClass.both,
+    drafts: Drafts = None,
+    length: Length = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", file_okay=False, help="Write a file for each certificate there."),
+    ] = None,
+    json_file: Json = None,
+) -> None:
+    """Compute optima as exact fractions, with certificates that proofs/check_certificate.py checks by itself.
+
+    Floating-point numbers in FILE stand for the decimals that they print as; each law must then sum to 1 exactly.
+    """
+    _keep([file], json_file)
+    from spectr_verify.bounds.rational import certify as find
+    from spectr_verify.report.certificates import write_certificates
+    from spectr_verify.report.tables import certificates_table
+
+    found = []
+    with _progress() as progress:
+        for where in _instances([file], drafts, length, 0):
+            for one in ("stateless", "stateful") if kind is RuleClass.both else (kind.value,):
+                progress(f"{where.pair.name}: the {one} optimum in fractions")
+                found.append(find(where.pair, where.length, where.drafts, one))
+    _console(json_file).print(certificates_table(found))
+    if out is not None:
+        write_certificates(out, found)
+    _write(json_file, "certify", {"rows": [certificate.to_json() for certificate in found]})
 
 
 @app.command()

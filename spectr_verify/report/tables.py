@@ -18,11 +18,13 @@ if TYPE_CHECKING:  # these bring torch, and listing the rules must not wait for 
     from spectr_verify.audit import AuditReport, Finding, Verdict
     from spectr_verify.audit.gallery import GalleryRow
     from spectr_verify.bounds import BoundResult, Bounds
+    from spectr_verify.bounds.rational import Certificate
     from spectr_verify.replay import Verifier
     from spectr_verify.rules import Rule
 
 
 LONGEST_NAME = 36
+LONGEST_FRACTION = 40
 
 OWN = "block-race"
 """This project's rule: what the paper claims of its own is no fault in it."""
@@ -101,6 +103,17 @@ def _certificate(optimum: BoundResult | None) -> str:
     if optimum is None:
         return "linear program, too large: raise --max-variables"
     return f"linear program, certified gap {max(optimum.gap, 0.0):.0e}, {optimum.seconds:.2f} s"
+
+
+def certificates_table(certificates: Iterable[Certificate]) -> Table:
+    """Exact optima, one row each."""
+    table = _table("optima in exact fractions", "pair", ">L", ">K", "class", ">E[τ]", "exactly")
+    for found in certificates:
+        sizes, exactly = (str(found.length), str(found.drafts)), str(found.value)
+        if len(exactly) > LONGEST_FRACTION:
+            exactly = f"a fraction of {len(exactly) - 1} digits"
+        table.add_row(_name(found.pair.name), *sizes, found.kind, f"{float(found.value):.9f}", exactly)
+    return table
 
 
 def claims_table(findings: Iterable[Finding]) -> Table:

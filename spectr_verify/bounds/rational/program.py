@@ -1,0 +1,184 @@
+"""The selection programs in fractions (see ``spectr_verify.bounds.optimum`` for the theorems that they rest on).
+
+Variables, all at least 0: how much each set of drafts gives to each of its members, the winner's mass t(v) of every
+node, and its accepted mass a(v). Constraints, each with its multiplier:
+
+    sum over x in S of f(S, x) <= w(S)                            one a set         lambda(S)
+    t(x) <= sum over S of f(S, x), t(v) <= sum over c of t(vc)    one a node
+    a(v) <= t(v)                                                  one a node        y(v)
+    stateful: a(v) <= Q(v); stateless: a(vc) <= q(c|v) a(v)       one a node        z(v)
+
+and the sum of all a(v) is largest. Nothing is lost by "at most": a node gains nothing by less mass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import comb, factorial, prod
+
+from spectr_verify.bounds.problem import MAX_DRAFTS
+from spectr_verify.bounds.rational.factor import ZERO
+from spectr_verify.bounds.rational.simplex import Program
+from spectr_verify.bounds.result import BoundError, BoundSizeError
+from toy_models import TableModel, ToyPair
+from toy_models.tables import Fractions, TableError
+
+Text = tuple[int, ...]
+Masses = dict[Text, Fraction]
+Set = tuple[Text, ...]
+
+MAX_FLOWS = 20_000
+"""Members of all sets of drafts, above which a program is refused. At the limit a certificate takes some seconds."""
+
+ONE = Fraction(1)
+
+
+def exact_pair(pair: ToyPair) -> ToyPair:
+    """The same pair with fractions: its own where it has them, and floats as the decimals that they print as.
+
+    Raises:
+        BoundError: the decimals of a law do not sum to exactly 1.
+    """
+    draft, target = _exact(pair.draft, pair, "draft"), _exact(pair.target, pair, "target")
+    return replace(pair, draft=draft, target=target)
+
+
+def _exact(model: TableModel, pair: ToyPair, role: str) -> TableModel:
+    if model.fractions is not None:
+        return model
+    try:
+        return TableModel.parse([[[repr(p) for p in law] for law in level.tolist()] for level in model.levels])
+    except TableError as error:
+        raise BoundError(
+            f"pair {pair.name!r}, {role}: {error}. A certificate is about fractions; write the laws as "
+            'fractions, "1/3", or as decimals that sum to 1'
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A pair at one L and K in fractions.
+
+    Attributes:
+        nodes: texts of 1 to L tokens, the shorter ones first, in lexicographic order.
+        step: q(c|v) of every node vc.
+        target: Q(v) of every node.
+        weights: w(S), the probability that K drafts show exactly the texts S of L tokens.
+    """
+
+    nodes: list[Text]
+    step: Masses
+    target: Masses
+    weights: dict[Set, Fraction]
+
+    @classmethod
+    def of(cls, pair: ToyPair, length: int, drafts: int) -> Tree:
+        """Lay out a pair with fractions.
+
+        Raises:
+            TableError: L or K is out of range.
+            BoundSizeError: there are too many sets of drafts.
+        """
+        pair.check_size(length, drafts)
+        assert pair.draft.fractions is not None
+        assert pair.target.fractions is not None
+        nodes = [text for size in range(1, length + 1) for text in product(range(pair.vocab), repeat=size)]
+        draft_step, step = (_steps(model, nodes, pair.vocab) for model in (pair.draft.fractions, pair.target.fractions))
+        draft = _joint(draft_step)
+        possible = {text: draft[text] for text in nodes if len(text) == length and draft[text]}
+        _require_fit(pair, length, drafts, len(possible))
+        return cls(nodes, step, _joint(step), _set_weights(possible, drafts))
+
+
+def _steps(laws: Fractions, nodes: Sequence[Text], vocab: int) -> Masses:
+    """The probability of each node's last token after the ones before."""
+    return {text: laws[len(text) - 1][_index(text[:-1], vocab)][text[-1]] for text in nodes}
+
+
+def _index(text: Text, vocab: int) -> int:
+    return sum(token * vocab**place for place, token in enumerate(reversed(text)))
+
+
+def _joint(steps: Masses) -> Masses:
+    """The probability of each node, which stands after its parent."""
+    joint: Masses = {(): ONE}
+    for text, step in steps.items():
+        joint[text] = joint[text[:-1]] * step
+    return joint
+
+
+def _require_fit(pair: ToyPair, length: int, drafts: int, support: int) -> None:
+    flows = sum(size * comb(support, size) for size in range(1, min(drafts, support) + 1))
+    if flows > MAX_FLOWS or drafts > MAX_DRAFTS or comb(support + drafts - 1, drafts) > 10 * MAX_FLOWS:
+        raise BoundSizeError(
+            f"pair {pair.name!r} at L = {length}, K = {drafts}: {support} drafts of positive probability make too many "
+            f"sets for exact fractions ({flows:,} members, {MAX_FLOWS:,} allowed); take a smaller L or K"
+        )
+
+
+def _set_weights(draft: Masses, drafts: int) -> dict[Set, Fraction]:
+    """Sums over all multisets of K drafts, in order of size and then of text."""
+    weights: dict[Set, Fraction] = {}
+    for drawn in combinations_with_replacement(draft, drafts):
+        times = Counter(drawn)
+        orders = factorial(drafts) // prod(map(factorial, times.values()))
+        weight = orders * prod((draft[text] for text in drawn), start=ONE)
+        weights[tuple(times)] = weights.get(tuple(times), ZERO) + weight
+    return {shown: weights[shown] for shown in sorted(weights, key=lambda shown: (len(shown), shown))}
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the variables and constraints of a program stand.
+
+    Attributes:
+        flow: the column of each set and member.
+        winner, accepted: the columns of t(v) and a(v).
+        shared: the row of each set.
+        summed, covered, capped: the rows of each node, in the order of the module's text.
+    """
+
+    flow: dict[tuple[Set, Text], int]
+    winner: dict[Text, int]
+    accepted: dict[Text, int]
+    shared: dict[Set, int]
+    summed: dict[Text, int]
+    covered: dict[Text, int]
+    capped: dict[Text, int]
+
+    @classmethod
+    def of(cls, tree: Tree) -> Layout:
+        """Number everything once."""
+        column, row = _counter(), _counter()
+        flow = {(shown, text): next(column) for shown in tree.weights for text in shown}
+        winner, accepted = ({text: next(column) for text in tree.nodes} for _ in range(2))
+        shared = {shown: next(row) for shown in tree.weights}
+        return cls(flow, winner, accepted, shared, *({text: next(row) for text in tree.nodes} for _ in range(3)))
+
+
+def _counter() -> Iterator[int]:
+    return iter(range(10**9))
+
+
+def selection_program(tree: Tree, layout: Layout, *, stateful: bool) -> Program:
+    """The program of one class."""
+    columns: list[dict[int, Fraction]] = []
+    for shown, text in layout.flow:
+        columns.append({layout.shared[shown]: ONE, layout.summed[text]: -ONE})
+    for text in layout.winner:
+        above = {layout.summed[text[:-1]]: -ONE} if len(text) > 1 else {}
+        columns.append({layout.summed[text]: ONE, layout.covered[text]: -ONE} | above)
+    for text in layout.accepted:
+        columns.append({layout.covered[text]: ONE, layout.capped[text]: ONE})
+    limits = [*tree.weights.values(), *([ZERO] * (3 * len(tree.nodes)))]
+    for text, row in layout.capped.items():
+        if stateful or len(text) == 1:
+            limits[row] = tree.target[text]
+        elif tree.step[text]:
+            columns[layout.accepted[text[:-1]]][row] = -tree.step[text]
+    gains = [ZERO] * (len(layout.flow) + len(layout.winner)) + [ONE] * len(layout.accepted)
+    return Program(columns, gains, limits)
