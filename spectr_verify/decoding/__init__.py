@@ -3,6 +3,7 @@
 from spectr_verify.decoding.filters import Filters
 from spectr_verify.decoding.loop import BONUS, CORRECTION, Seconds, SeenRound, Texts, decode
 from spectr_verify.decoding.models import DTYPES, ModelError, ModelPair, load_pair
+from spectr_verify.decoding.source import Source, TextReader
 
 __all__ = [
     "BONUS",
@@ -13,6 +14,8 @@ __all__ = [
     "ModelPair",
     "Seconds",
     "SeenRound",
+    "Source",
+    "TextReader",
     "Texts",
     "decode",
     "load_pair",

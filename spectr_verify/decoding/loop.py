@@ -12,9 +12,9 @@ from torch import Tensor
 
 from spectr_verify.chance import ChanceError, Sampled
 from spectr_verify.decoding.filters import Filters
-from spectr_verify.decoding.models import ModelError, ModelPair
+from spectr_verify.decoding.models import ModelError
 from spectr_verify.decoding.modified import ModifiedTargets
-from spectr_verify.decoding.reader import Reader
+from spectr_verify.decoding.source import Source, TextReader
 from spectr_verify.errors import InputError, said
 from spectr_verify.rounds import Emission, EmissionError, Round, check_emission
 from spectr_verify.rules import Rule
@@ -138,7 +138,7 @@ class _Batch:
 
 
 def decode(
-    pair: ModelPair,
+    pair: Source,
     rule: Rule,
     prompts: Sequence[Sequence[int]],
     *,
@@ -182,7 +182,7 @@ def decode(
 class _Loop:
     def __init__(
         self,
-        pair: ModelPair,
+        pair: Source,
         rule: Rule,
         drafts: int,
         filters: Filters,
@@ -197,8 +197,7 @@ class _Loop:
     def run(self, prompts: Sequence[Sequence[int]], tokens: int, length: int, ends: tuple[int, ...]) -> Texts:
         batch, device = _started(prompts, tokens, length, self.pair.device), self.pair.device
         B = len(prompts)
-        self.draft = Reader(self.pair.draft, self.pair.vocab, B, self.pair.names[1])
-        self.target = Reader(self.pair.target, self.pair.vocab, B, self.pair.names[0])
+        self.target, self.draft = self.pair.readers(B)
         modified = ModifiedTargets(self.rule) if self.rule.modified_target is not None else None
         with self.seconds.spent("target", device):
             self._read_prompts(batch)
@@ -292,7 +291,7 @@ class _Loop:
             raise EmissionError(f"{what}: {error}") from error
 
     def _roll_back(
-        self, reader: Reader, batch: _Batch, along: Tensor, left: Tensor, emission: Emission, drafted: int
+        self, reader: TextReader, batch: _Batch, along: Tensor, left: Tensor, emission: Emission, drafted: int
     ) -> None:
         """Keep what was accepted of the draft that won, in the texts that are not finished.
 
@@ -303,7 +302,7 @@ class _Loop:
         reader.keep(left * self.K + along[left], before[left] + accepted.clamp(max=drafted))
 
 
-def check_texts(pair: ModelPair, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:
+def check_texts(pair: Source, prompts: Sequence[Sequence[int]], tokens: int, drafts: int, length: int) -> None:
     """Refuse texts that cannot be decoded, see ``decode``."""
     for name, count in (("tokens", tokens), ("drafts", drafts), ("length", length)):
         if count < 1:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from spectr_verify.decoding.source import TextReader
 from spectr_verify.errors import InputError, said
 from toy_models.trained import trained_pair
 
@@ -58,6 +59,20 @@ class ModelPair:
         end = self.target.config.eos_token_id
         ends = end if isinstance(end, list | tuple) else [end]
         return tuple(int(token) for token in ends if token is not None and token < self.vocab)
+
+    def readers(self, rows: int) -> tuple[TextReader, TextReader]:
+        """Readers of the target and of the draft, which have read nothing yet of ``rows`` texts.
+
+        Raises:
+            ModelError: a model takes no cache.
+        """
+        from spectr_verify.decoding import reader  # which imports this module
+
+        target, draft = (
+            reader.Reader(model, self.vocab, rows, name)
+            for model, name in zip((self.target, self.draft), self.names, strict=True)
+        )
+        return target, draft
 
     def encode(self, prompts: list[str] | tuple[str, ...]) -> list[list[int]]:
         """Token ids of each prompt, after the start of text where the tokenizer has one and does not write it itself.
@@ -211,7 +226,7 @@ def _transformers() -> Any:
     except ImportError as error:
         raise ModelError(
             f"real models need the package transformers, which cannot be imported ({said(error)}); install it: "
-            'pip install "spectr-verify[transformers]"'
+            'pip install -c constraints.txt ".[transformers]" in the folder of spectr-verify'
         ) from error
     transformers.utils.logging.disable_progress_bar()
     return transformers

@@ -9,6 +9,7 @@ no test at the end, and no asymptotics (theory.md, section 7; Ville's inequality
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ ALTERNATIVES = (
     *(f"along (q/p)^{tilt:g}" for tilt in TILTS),
     *(f"{'sharper' if tilt > 0 else 'flatter'}, q^{1 + tilt:g}" for tilt in TILTS),
 )
-"""The laws r that are tried: (1 - x) q + x p, and q (q/p)^x and q^(1 + x) normalised, for several x."""
+"""The laws r that are always tried: (1 - x) q + x p, and q (q/p)^x and q^(1 + x) normalised, for several x."""
 
 MOST = 6.0
 """Log ratios of the two models count at most this much in a tilt: a single token then decides nothing."""
@@ -74,9 +75,10 @@ class Evidence:
         impossible: how many of them had probability zero; one is enough to reject.
     """
 
-    def __init__(self) -> None:
-        """No text yet."""
-        self.sums = torch.zeros(len(ALTERNATIVES), dtype=torch.float64)
+    def __init__(self, alternatives: Sequence[str] = ALTERNATIVES) -> None:
+        """No text yet; ``alternatives`` are the names of the laws r."""
+        self.alternatives = tuple(alternatives)
+        self.sums = torch.zeros(len(self.alternatives), dtype=torch.float64)
         self.tokens = self.impossible = 0
         self._shares = torch.zeros_like(SHARES)
 
@@ -109,12 +111,12 @@ class Evidence:
     @property
     def by_alternative(self) -> dict[str, float]:
         """Decimal logarithm of the e-value of each alternative by itself."""
-        return dict(zip(ALTERNATIVES, (self.sums / math.log(10)).tolist(), strict=True))
+        return dict(zip(self.alternatives, (self.sums / math.log(10)).tolist(), strict=True))
 
     @property
     def worst_alternative(self) -> str:
         """The law that explains the texts best."""
-        return ALTERNATIVES[int(self.sums.argmax())]
+        return self.alternatives[int(self.sums.argmax())]
 
     def effect_upper_bound(self, alpha: float) -> float | None:
         """Largest share of the draft that the output may still hold, at confidence 1 - alpha.

@@ -93,7 +93,7 @@ class MonteCarloReport:
         if self.impossible:
             found.append(f"{self.impossible} tokens came out that the target gives probability zero")
         elif self.log10_e >= self.threshold:
-            found.append(f"the text does not follow the target: it fits better what lies {self.worst_alternative}")
+            found.append(f"the text does not follow the target; the best alternative: {self.worst_alternative}")
         if self.first_token is not None and self.first_token.p <= self.alpha:
             found.append("the counts of first tokens do not fit the target's law")
         return found
@@ -107,7 +107,9 @@ class MonteCarloReport:
         if end.impossible:
             found.append(f"{end.impossible} tokens came out that an independent call gives probability zero")
         elif end.log10_e >= self.threshold:
-            found.append(f"the text does not follow an independent call's laws: it fits better {end.worst_alternative}")
+            found.append(
+                f"the text does not follow an independent call's laws; the best alternative: {end.worst_alternative}"
+            )
         if self.accepted is not None and exceeds(self.accepted, self.alpha):
             differs = "the accepted length is not that of the rule's closed form"
             found.append(differs if self.accepted.exact else "it accepts more than any lossless rule can")

@@ -16,9 +16,10 @@ from torch import Tensor
 from spectr_verify.decoding import Filters, ModelPair, Seconds, SeenRound, Texts, decode
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo.accepted import AcceptedRounds
-from spectr_verify.montecarlo.evidence import ALTERNATIVES, Evidence, log_ratios
+from spectr_verify.montecarlo.evidence import Evidence
 from spectr_verify.montecarlo.faults import DRAFTS, FAULTS, LENGTH, PlantedFault
 from spectr_verify.montecarlo.first_token import first_token_test
+from spectr_verify.montecarlo.learned import Alternatives
 from spectr_verify.montecarlo.report import EndToEnd, MonteCarloReport
 from spectr_verify.montecarlo.score import Reference, Scored
 from spectr_verify.montecarlo.steps import write_by_steps
@@ -166,13 +167,14 @@ class _Watcher:
     """What the laws that the rule saw say of the tokens of a batch.
 
     Attributes:
-        log_ratios: float64 [B, N, J], as ``evidence.log_ratios``.
+        log_ratios: float64 [B, N, J], of every alternative.
         log_draft: float64 [B, N], log-probability of every token under the draft.
         first: [B, V], the target's laws of the first token.
     """
 
-    def __init__(self, texts: int, tokens: int, device: torch.device) -> None:
-        self.log_ratios = torch.zeros(texts, tokens, len(ALTERNATIVES), dtype=torch.float64, device=device)
+    def __init__(self, texts: int, tokens: int, alternatives: Alternatives, device: torch.device) -> None:
+        self.alternatives = alternatives
+        self.log_ratios = torch.zeros(texts, tokens, len(alternatives.names), dtype=torch.float64, device=device)
         self.log_draft = torch.zeros(texts, tokens, dtype=torch.float64, device=device)
         self.first: Tensor | None = None
 
@@ -181,7 +183,7 @@ class _Watcher:
             self.first = seen.target_probs[:, 0].clone()
         text = seen.texts[:, None].expand_as(seen.place)[seen.written], seen.place[seen.written]
         tokens, draft = seen.tokens[seen.written], seen.draft_probs[seen.written]
-        self.log_ratios[text] = log_ratios(seen.target_probs[seen.written], draft, tokens)
+        self.log_ratios[text] = self.alternatives(seen.target_probs[seen.written], draft, tokens)
         self.log_draft[text] = draft.gather(1, tokens[:, None])[:, 0].to(torch.float64).log()
 
 
@@ -195,7 +197,8 @@ class _Run:
         self.step = subject if isinstance(subject, Verifier) and subject.calls == "step" else None
         self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
         self.generator = torch.Generator(device=pair.device).manual_seed(settings.seed)
-        self.own, self.independent = Evidence(), Evidence()
+        self.alternatives, self.end_to_end = (Alternatives(pair.vocab, pair.device) for _ in range(2))
+        self.own, self.independent = (Evidence(Alternatives.names) for _ in range(2))
         self.accepted_rounds = AcceptedRounds(self.rule, settings.drafts)
         self.seconds, self.scoring = Seconds(), 0.0
         self.texts = self.rounds = self.accepted = self.drafted = 0
@@ -204,14 +207,16 @@ class _Run:
 
     def decode(self, batch: list[tuple[int, Sequence[int]]]) -> None:
         """Decode and count one batch of texts."""
-        watcher = _Watcher(len(batch), self.settings.tokens, self.pair.device)
+        watcher = _Watcher(len(batch), self.settings.tokens, self.alternatives, self.pair.device)
         texts = self._texts([prompt for _, prompt in batch], watcher)
         if self.models is not None and _fingerprint(self.pair) != self.models:
             raise InputError(f"{self.rule.name} changes the models that it is given; nothing can be tested with those")
         started = time.perf_counter()
-        scored, prompts = self.reference.score(texts), [number for number, _ in batch]
+        scored, prompts = self.reference.score(texts, self.end_to_end), [number for number, _ in batch]
         self._count(texts, scored, watcher)
         self._count_first(texts, scored.first if watcher.first is None else watcher.first, prompts)
+        self.alternatives.learn()
+        self.end_to_end.learn()
         self.scoring += time.perf_counter() - started
 
     def _texts(self, prompts: list[Sequence[int]], watcher: _Watcher) -> Texts:

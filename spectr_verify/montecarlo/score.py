@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch import Tensor
 
 from spectr_verify.decoding import Filters, ModelError, ModelPair, Texts
 from spectr_verify.montecarlo.evidence import log_ratios
+
+Ratios = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""The laws q and p, [n, V], and tokens [n] to log r(token)/q(token), [n, J]."""
 
 CHUNK_BYTES = 1 << 27
 """About how large one array of laws may be."""
@@ -23,7 +26,7 @@ class Scored:
 
     Attributes:
         log_target, log_draft: float64 [B, N], log-probability of every token under the target and the draft.
-        log_ratios: float64 [B, N, J], as ``evidence.log_ratios``.
+        log_ratios: float64 [B, N, J], of every alternative.
         first: [B, V], the target's laws of the first token.
     """
 
@@ -41,9 +44,9 @@ class Reference:
         self.pair, self.filters = pair, filters
         self.target, self.draft = (_in_format(model, dtype) for model in (pair.target, pair.draft))
 
-    def score(self, texts: Texts) -> Scored:
+    def score(self, texts: Texts, alternatives: Ratios = log_ratios) -> Scored:
         """Score texts without an end before their N-th token."""
-        parts = [self._score(texts, rows) for rows in self._chunks(texts)]
+        parts = [self._score(texts, rows, alternatives) for rows in self._chunks(texts)]
         columns = zip(*((part.log_target, part.log_draft, part.log_ratios, part.first) for part in parts), strict=True)
         return Scored(*(torch.cat(column) for column in columns))
 
@@ -54,14 +57,14 @@ class Reference:
         for begin in range(0, len(texts.prompts), rows):
             yield slice(begin, begin + rows)
 
-    def _score(self, texts: Texts, rows: slice) -> Scored:
+    def _score(self, texts: Texts, rows: slice, alternatives: Ratios) -> Scored:
         tokens, prompts = texts.tokens[rows], texts.prompts[rows]
         B, N = tokens.shape
         q = self._laws(self.target, prompts, tokens, self.pair.names[0])
         p = self._laws(self.draft, prompts, tokens, self.pair.names[1])
         place = tokens[..., None]
         log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
-        ratios = log_ratios(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
+        ratios = alternatives(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
         return Scored(log_q, log_p, ratios, q[:, 0].clone())
 
     def _laws(self, model: Any, prompts: list[list[int]], tokens: Tensor, name: str) -> Tensor:
