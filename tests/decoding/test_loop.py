@@ -11,7 +11,7 @@ import torch
 from plain_loop import PlainLoop
 from small_models import LIMIT, VOCAB, small_pair
 
-from spectr_verify.decoding import Filters, Texts, decode, loop
+from spectr_verify.decoding import Filters, Texts, decode, reader
 from spectr_verify.rules import RULES
 
 PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]
@@ -103,7 +103,7 @@ def test_many_texts_at_once_are_those_without_a_cache(name: str, monkeypatch: py
         return decode(pair, RULES[name], prompts, tokens=12, drafts=2, length=3, generator=generator)
 
     with_cache = written()
-    monkeypatch.setattr(loop, "Reader", Recomputing)
+    monkeypatch.setattr(reader, "Reader", Recomputing)
     without = written()
     for part in ("tokens", "source", "starts", "accepted", "drafted"):
         assert torch.equal(getattr(with_cache, part), getattr(without, part)), part
