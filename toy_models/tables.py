@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -236,6 +236,24 @@ class ToyPair:
                 "both tables must be equally deep"
             )
         self.check_size(self.length, self.drafts)
+
+    def exact(self) -> ToyPair:
+        """The same pair with fractions: its own where it has them, and floats as the decimals that they print as.
+
+        Raises:
+            TableError: the decimals of a law do not sum to exactly 1.
+        """
+        return replace(self, draft=self._exact(self.draft, "draft"), target=self._exact(self.target, "target"))
+
+    def _exact(self, model: TableModel, role: str) -> TableModel:
+        if model.fractions is not None:
+            return model
+        try:
+            return TableModel.parse([[[repr(p) for p in law] for law in level.tolist()] for level in model.levels])
+        except TableError as error:
+            raise TableError(
+                f'pair {self.name!r}: {role}: {error}. Write the laws as fractions, "1/3", or as decimals that sum to 1'
+            ) from error
 
     def check_size(self, length: int | None, drafts: int | None) -> None:
         """Refuse an L or K that the pair cannot be judged with; ``None`` is not checked.

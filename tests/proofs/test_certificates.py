@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from spectr_verify.bounds import BoundError, BoundSizeError, stateful_optimum, stateless_optimum
 from spectr_verify.bounds.closed_form import block, greedy_block, level_bound
-from spectr_verify.bounds.rational import certify, exact_pair
+from spectr_verify.bounds.rational import certify
 from spectr_verify.bounds.rational.factor import Factors, SingularError
 from spectr_verify.bounds.rational.program import Layout, Tree, selection_program
 from spectr_verify.bounds.rational.simplex import Program, float_basis, solve
 from spectr_verify.cli import main
-from toy_models import TableModel, ToyPair, read_pairs, recorded_pairs
+from toy_models import TableError, TableModel, ToyPair, read_pairs, recorded_pairs
 from toy_models.strategies import pairs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -305,7 +305,7 @@ def test_any_basis_ends_in_the_optimum(kind: str, pair: ToyPair, seed: int) -> N
 
 
 def _program(pair: ToyPair, kind: str) -> Program:
-    tree = Tree.of(exact_pair(pair), pair.length, pair.drafts)
+    tree = Tree.of(pair.exact(), pair.length, pair.drafts)
     return selection_program(tree, Layout.of(tree), stateful=kind == "stateful")
 
 
@@ -355,7 +355,7 @@ def test_recorded_laws_in_decimals_are_certified() -> None:
 def test_decimals_that_are_no_law_are_refused_with_their_place() -> None:
     third = TableModel.parse([[[1 / 3, 2 / 3]], [[0.5, 0.5], [0.5, 0.5]]])
     half = TableModel.parse([[["1/2", "1/2"]], [["1/2", "1/2"]] * 2])
-    with pytest.raises(BoundError, match=r"'thirds', target: level 0, row 0: .*sum to .*fractions, \"1/3\""):
+    with pytest.raises(TableError, match=r"'thirds': target: level 0, row 0: .*sum to .*fractions, \"1/3\""):
         certify(ToyPair("thirds", half, third), 1, 2, "stateful")
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from spectr_verify.bounds.rational.factor import ZERO
-from spectr_verify.bounds.rational.program import Layout, Masses, Set, Text, Tree, exact_pair, selection_program
+from spectr_verify.bounds.rational.program import Layout, Masses, Set, Text, Tree, selection_program
 from spectr_verify.bounds.rational.simplex import Solution, float_basis, solve
 from toy_models import ToyPair, pair_to_json
 
@@ -75,10 +75,10 @@ def certify(pair: ToyPair, length: int, drafts: int, kind: Literal["stateless", 
         kind: the class of rules.
 
     Raises:
-        TableError: L or K is out of range.
-        BoundError: the decimals of a law do not sum to 1, or the program is too large for fractions.
+        TableError: L or K is out of range, or the decimals of a law do not sum to 1.
+        BoundError: the program is too large for fractions.
     """
-    pair = exact_pair(pair)
+    pair = pair.exact()
     tree = Tree.of(pair, length, drafts)
     layout = Layout.of(tree)
     program = selection_program(tree, layout, stateful=kind == "stateful")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb, factorial, prod
@@ -23,9 +23,9 @@ from math import comb, factorial, prod
 from spectr_verify.bounds.problem import MAX_DRAFTS
 from spectr_verify.bounds.rational.factor import ZERO
 from spectr_verify.bounds.rational.simplex import Program
-from spectr_verify.bounds.result import BoundError, BoundSizeError
-from toy_models import TableModel, ToyPair
-from toy_models.tables import Fractions, TableError
+from spectr_verify.bounds.result import BoundSizeError
+from toy_models import ToyPair
+from toy_models.tables import Fractions
 
 Text = tuple[int, ...]
 Masses = dict[Text, Fraction]
@@ -35,28 +35,6 @@ MAX_FLOWS = 20_000
 """Members of all sets of drafts, above which a program is refused. At the limit a certificate takes some seconds."""
 
 ONE = Fraction(1)
-
-
-def exact_pair(pair: ToyPair) -> ToyPair:
-    """The same pair with fractions: its own where it has them, and floats as the decimals that they print as.
-
-    Raises:
-        BoundError: the decimals of a law do not sum to exactly 1.
-    """
-    draft, target = _exact(pair.draft, pair, "draft"), _exact(pair.target, pair, "target")
-    return replace(pair, draft=draft, target=target)
-
-
-def _exact(model: TableModel, pair: ToyPair, role: str) -> TableModel:
-    if model.fractions is not None:
-        return model
-    try:
-        return TableModel.parse([[[repr(p) for p in law] for law in level.tolist()] for level in model.levels])
-    except TableError as error:
-        raise BoundError(
-            f"pair {pair.name!r}, {role}: {error}. A certificate is about fractions; write the laws as "
-            'fractions, "1/3", or as decimals that sum to 1'
-        ) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,453 @@
+"""The acceptance rules stated a second time, in fractions: laws are exact, and no code is shared with the package.
+
+    python proofs/exact_laws.py RULE FILE
+
+runs a rule on the pairs of a JSON file (fractions as strings, K and L as ``drafts`` and ``length``) and says whether
+the next L + 1 tokens follow the target exactly, each emission completed with the target that later rounds use.
+
+A rule is a function of the models and of one tuple of drafts, and gives the law of the emission, a dictionary from
+texts to probabilities. The statements are those of the pages in this folder, written down as directly as can be, with
+no thought of speed. ``typical`` is missing: its threshold is an exponential, and it is lossy by design.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+from math import prod
+
+ZERO, ONE = Fraction(0), Fraction(1)
+PRECISION = 2**45
+"""k-seq's s is the smallest valid multiple of one part in so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Next-token laws p and q after every text of up to L tokens, and K.
+
+    P and Q of a text are products of them; r(v) = min(P(v)/Q(v), 1), and rho(v) is the smallest r on the way to v.
+    """
+
+    p: dict
+    q: dict
+    length: int
+    drafts: int
+
+    @property
+    def vocab(self):
+        return len(self.q[()])
+
+    def P(self, text):  # noqa: N802
+        return along(self.p, text)
+
+    def Q(self, text):  # noqa: N802
+        return along(self.q, text)
+
+    def r(self, text):
+        return min(self.P(text) / self.Q(text), ONE) if self.Q(text) else ONE
+
+    def rho(self, text):
+        return min(self.r(text[:end]) for end in range(len(text) + 1))
+
+
+def along(laws, text, start=0):
+    """Probability of the tokens of a text from ``start`` on, given those before."""
+    return prod((laws[text[:place]][text[place]] for place in range(start, len(text))), start=ONE)
+
+
+def positive(value):
+    return max(value, ZERO)
+
+
+def normalised(weights, otherwise):
+    """Weights divided by their sum; another law where there are none."""
+    total = sum(weights)
+    return [weight / total for weight in weights] if total else list(otherwise)
+
+
+def extended(text, law, mass=ONE):
+    """The emissions that go on with one token from ``law``."""
+    return {(*text, token): mass * chance for token, chance in enumerate(law) if mass * chance}
+
+
+def mixed(parts):
+    """The mixture of laws: pairs of a weight and a law."""
+    total = defaultdict(Fraction)
+    for weight, law in parts:
+        for outcome, chance in law.items():
+            total[outcome] += weight * chance
+    return dict(total)
+
+
+# ---------------------------------------------------------------- rules of one draft
+
+
+def autoregressive(m, drafts):
+    return extended((), m.q[()])
+
+
+def token(m, drafts):
+    """Accept with min(1, q/p) in turn; at the first rejection correct from (q - p)+."""
+    x, reached, law = drafts[0], ONE, {}
+    for i in range(m.length):
+        p, q = m.p[x[:i]], m.q[x[:i]]
+        accept = min(q[x[i]] / p[x[i]], ONE)
+        law |= extended(
+            x[:i], normalised([positive(b - a) for a, b in zip(p, q, strict=True)], q), reached * (1 - accept)
+        )
+        reached *= accept
+    return law | extended(x, m.q[x], reached)
+
+
+def stop_at_last_success(m, x, success, weights):
+    """The longest prefix whose own coin succeeds, then a token from the weights there, or from q after the whole."""
+    law, later = {}, ONE
+    for i in range(m.length, -1, -1):
+        q = m.q[x[:i]]
+        law |= extended(x[:i], q if i == m.length else normalised(weights[i], q), success[i] * later)
+        later *= 1 - success[i]
+    return law
+
+
+def block(m, drafts):
+    """h = A / (A + 1 - W), A the sum of (W q - p)+, and W = min(1, W q/p) from token to token."""
+    x, W, success, weights = drafts[0], ONE, [], []
+    for i in range(m.length):
+        p, q = m.p[x[:i]], m.q[x[:i]]
+        weights.append([positive(W * b - a) for a, b in zip(p, q, strict=True)])
+        success.append(sum(weights[i]) / (sum(weights[i]) + 1 - W) if W < 1 else ONE)
+        W = min(ONE, W * q[x[i]] / p[x[i]])
+    return stop_at_last_success(m, x, [*success, W], weights)
+
+
+def greedy_block(m, drafts):
+    """h = (m(v) - sum of m(vc)) / (P(v) - sum of m(vc)) with m = min(P, Q); correct from (Q - P)+."""
+    x, success, weights = drafts[0], [ONE], []
+    for i in range(m.length):
+        weights.append([positive(m.Q((*x[:i], c)) - m.P((*x[:i], c))) for c in range(m.vocab)])
+    for i in range(1, m.length + 1):
+        below = sum(least(m, (*x[:i], c)) for c in range(m.vocab)) if i < m.length else ZERO
+        rest = m.P(x[:i]) - below
+        success.append((least(m, x[:i]) - below) / rest if rest else ONE)
+    return stop_at_last_success(m, x, success, weights)
+
+
+def least(m, text):
+    return min(m.P(text), m.Q(text))
+
+
+# ---------------------------------------------------------------- rules of several drafts, token by token
+
+
+def recursive_rejection(m, drafts, prefix=()):
+    """Drafts in turn with min(1, q'/p); a rejection replaces q' by (q' - p)+."""
+    at = len(prefix)
+    if at == m.length:
+        return extended(prefix, m.q[prefix])
+    p, rest, reached, parts = m.p[prefix], list(m.q[prefix]), ONE, []
+    for x in drafts:
+        accept = min(rest[x[at]] / p[x[at]], ONE)
+        onward = [y for y in drafts if y[at] == x[at]]
+        if accept and reached:
+            parts.append((reached * accept, recursive_rejection(m, onward, x[: at + 1])))
+        reached *= 1 - accept
+        rest = normalised([positive(b - a) for a, b in zip(p, rest, strict=True)], rest)
+    return mixed([*parts, (reached, extended(prefix, rest))])
+
+
+def k_seq(m, drafts, prefix=()):
+    """Drafts in turn with min(1, q/(s p)); correct from q - min(p, q/s) (1 - (1 - beta)^k) / beta."""
+    at = len(prefix)
+    if at == m.length:
+        return extended(prefix, m.q[prefix])
+    p, q, k = m.p[prefix], m.q[prefix], len(drafts)
+    s = smallest_scale(p, q, k)
+    capped = [min(a, b / s) for a, b in zip(p, q, strict=True)]
+    beta, reached, parts = sum(capped), ONE, []
+    for x in drafts:
+        accept = min(q[x[at]] / (s * p[x[at]]), ONE)
+        if accept and reached:
+            onward = [y for y in drafts if y[at] == x[at]]
+            parts.append((reached * accept, k_seq(m, onward, x[: at + 1])))
+        reached *= 1 - accept
+    gain = (1 - (1 - beta) ** k) / beta if beta else ZERO
+    left = [b - a * gain for a, b in zip(capped, q, strict=True)]
+    assert min(left) >= 0  # what validity of s means
+    return mixed([*parts, (reached, extended(prefix, normalised(left, q)))])
+
+
+@cache
+def smallest_scale(p, q, k):
+    """The smallest valid s of [1, k] up to the precision, from above: 1 - (1 - beta)^k <= s beta."""
+
+    def valid(s):
+        beta = sum(min(a, b / s) for a, b in zip(p, q, strict=True))
+        return 1 - (1 - beta) ** k <= s * beta
+
+    low, high = PRECISION - 1, k * PRECISION
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if valid(Fraction(middle, PRECISION)) else (middle, high)
+    return Fraction(high, PRECISION)
+
+
+def exact_match(m, drafts):
+    """One token after another from the target, as long as a draft shows the same."""
+
+    def written(prefix):
+        if len(prefix) <= m.length and any(x[: len(prefix)] == prefix for x in drafts):
+            return mixed((chance, written((*prefix, c))) for c, chance in enumerate(m.q[prefix]) if chance)
+        return {prefix: ONE}
+
+    return written(())
+
+
+# ---------------------------------------------------------------- SpecTr-GBV
+
+
+def spectr_gbv(m, drafts, *, released):
+    """Scan the drafts; every sub-block longer than the record has a coin of its own, and the longest success counts."""
+    states = {((), frozenset()): ONE}  # the record, and the sub-blocks that were rejected
+    for x in drafts:
+        states = mixed((mass, _scanned(m, x, *state, released)) for state, mass in states.items())
+    parts = []
+    for (record, _), mass in states.items():
+        q = m.q[record]
+        onward = q if len(record) == m.length else normalised(_correction(m, record, released), q)
+        parts.append((mass, extended(record, onward)))
+    return mixed(parts)
+
+
+def _scanned(m, x, record, rejected, released):
+    """The law of the record and of the rejected sub-blocks after one more draft."""
+    law, later = {}, ONE
+    for size in range(m.length, len(record), -1):
+        known = x[:size] in rejected and not (released and size == m.length)
+        success = ZERO if known else _acceptance(m, x[:size])
+        longer = {x[:end] for end in range(size + 1, m.length + 1)}
+        if success and later:
+            law[x[:size], rejected | longer] = later * success
+        later *= 1 - success
+    if later:
+        law[record, rejected | {x[:end] for end in range(len(record) + 1, m.length + 1)}] = later
+    return law
+
+
+def _acceptance(m, text):
+    """h(v) = (C(v) - sum C(vc)) / (s(v) - sum C(vc)); C(v)/s(v) for a full block."""
+    below = sum(claimed(m, (*text, c)) for c in range(m.vocab)) if len(text) < m.length else ZERO
+    shown = 1 - (1 - m.P(text)) ** m.drafts
+    top, bottom = positive(claimed(m, text) - below), shown - below
+    return min(top / bottom, ONE) if top else ZERO
+
+
+def claimed(m, text):
+    """C(v) = Q(v) (1 - (1 - r(v))^K)."""
+    return m.Q(text) * (1 - (1 - m.r(text)) ** m.drafts)
+
+
+def _correction(m, text, released):
+    children = [(*text, c) for c in range(m.vocab)]
+    if released:
+        return [m.q[text][child[-1]] * (1 - m.r(child) ** m.drafts) for child in children]
+    return [m.q[text][child[-1]] * (1 - m.r(child)) ** m.drafts for child in children]
+
+
+def spectr_gbv_published(m, drafts):
+    return spectr_gbv(m, drafts, released=False)
+
+
+def spectr_gbv_released(m, drafts):
+    return spectr_gbv(m, drafts, released=True)
+
+
+# ---------------------------------------------------------------- selection, then verification
+
+
+def block_race(m, drafts):
+    """Block verification of every draft; what has the smallest score on (rho(u), rho(v)] is emitted."""
+    parts = []
+    for outcome in product(*(block(m, [x]).items() for x in drafts)):
+        texts, masses = zip(*outcome, strict=True)
+        low = [m.rho(text) if len(text) <= m.length else ZERO for text in texts]
+        law = smallest_of(low, [m.rho(text[:-1]) for text in texts])
+        parts += [(prod(masses, start=chance), {text: ONE}) for text, chance in zip(texts, law, strict=True)]
+    return mixed(parts)
+
+
+def smallest_of(low, high):
+    """Probability of each of K independent uniforms on (low, high] to be the smallest, cell by cell between the ends."""
+    law = [ZERO] * len(low)
+    for begin, end in pairwise(sorted({*low, *high})):
+        at_ends = [
+            [min(max((b - x) / (b - a), ZERO), ONE) for x in (begin, end)] for a, b in zip(low, high, strict=True)
+        ]
+        for k, (a, b) in enumerate(zip(low, high, strict=True)):
+            if a <= begin and end <= b:
+                others = [ONE]  # the product of linear survival functions, as a polynomial in the share of the way
+                for first, last in at_ends[:k] + at_ends[k + 1 :]:
+                    others = [
+                        first * c + (last - first) * d for c, d in zip([*others, ZERO], [ZERO, *others], strict=True)
+                    ]
+                law[k] += (end - begin) / (b - a) * sum(c / (power + 1) for power, c in enumerate(others))
+    return law
+
+
+def tournament_block(m, drafts):
+    return block(with_winner(m), [winner_of(m, drafts)])
+
+
+def tournament_greedy_block(m, drafts):
+    return greedy_block(with_winner(m), [winner_of(m, drafts)])
+
+
+def order(m, text):
+    """The tokens after a text by q/p, low to high; ties by token, those that are never drafted last."""
+    p, q = m.p[text], m.q[text]
+    return sorted(range(m.vocab), key=lambda c: (p[c] == 0, q[c] / p[c] if p[c] else 0, c))
+
+
+def winner_of(m, drafts):
+    return max(drafts, key=lambda x: [order(m, x[:i]).index(x[i]) for i in range(m.length)])
+
+
+def with_winner(m):
+    """The models with the winner's law in the draft's place: (b + P)^K - b^K, b the probability of all that loses."""
+    laws = {}
+
+    def visit(text, below):
+        if len(text) == m.length:
+            return
+        reached, masses, lower = m.P(text), [ZERO] * m.vocab, below
+        for c in order(m, text):
+            upper = lower + reached * m.p[text][c]
+            masses[c] = upper**m.drafts - lower**m.drafts
+            visit((*text, c), lower)
+            lower = upper
+        laws[text] = tuple(normalised(masses, m.p[text]))
+
+    visit((), ZERO)
+    return Models(laws, m.q, m.length, m.drafts)
+
+
+# ---------------------------------------------------------------- what later rounds owe
+
+
+def owed_by_greedy_block(m, text):
+    return [positive(m.Q((*text, c)) - m.P((*text, c))) for c in range(m.vocab)]
+
+
+def owed_by_tournament(m, text):
+    return owed_by_greedy_block(with_winner(m), text)
+
+
+def owed_as_published(m, text):
+    return _correction(m, text, False)
+
+
+RULES = {
+    "autoregressive": autoregressive,
+    "token": token,
+    "recursive-rejection": recursive_rejection,
+    "k-seq": k_seq,
+    "block": block,
+    "greedy-block": greedy_block,
+    "spectr-gbv-published": spectr_gbv_published,
+    "spectr-gbv-released": spectr_gbv_released,
+    "block-race": block_race,
+    "tournament-block": tournament_block,
+    "tournament-greedy-block": tournament_greedy_block,
+    "exact-match": exact_match,
+}
+OWED = {
+    "greedy-block": owed_by_greedy_block,
+    "spectr-gbv-published": owed_as_published,
+    "tournament-greedy-block": owed_by_tournament,
+}
+SINGLE = ("token", "block", "greedy-block")
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Law of one round.
+
+    Attributes:
+        emissions: probability of every emission.
+        completed: law of the next L + 1 tokens, emissions completed with the target that later rounds use.
+        target: the target's law of the same texts.
+    """
+
+    emissions: dict
+    completed: dict
+    target: dict
+
+    @property
+    def lossless(self):
+        return self.completed == self.target
+
+    @property
+    def accepted(self):
+        """E[tau]."""
+        return sum((len(text) - 1) * mass for text, mass in self.emissions.items())
+
+    def begins(self, start):
+        """Probability of the texts that begin with ``start``."""
+        return sum(mass for text, mass in self.completed.items() if text[: len(start)] == start)
+
+
+def laws_of(levels, length):
+    """A table of a pair's JSON as a dictionary from texts to laws."""
+    vocab, laws = len(levels[0][0]), {}
+    for size in range(length + 1):
+        for text, law in zip(product(range(vocab), repeat=size), levels[size], strict=True):
+            laws[text] = tuple(Fraction(entry) for entry in law)
+            if sum(laws[text]) != 1 or min(laws[text]) < 0:
+                raise ValueError(f"the law after {text} is {law}; it must sum to exactly 1")
+    return laws
+
+
+def law(rule, pair, length=None, drafts=None):
+    """The exact law of a rule on a pair (the dictionary that its JSON is)."""
+    length, drafts = length or pair["length"], drafts or pair["drafts"]
+    p, q = laws_of(pair["draft"], length), laws_of(pair["target"], length)
+    m = Models(p, q, length, 1 if rule in SINGLE else drafts)
+    texts = list(product(range(m.vocab), repeat=length))
+    drawn = [x for x in product(texts, repeat=m.drafts) if all(m.P(text) for text in x)]
+    emissions = mixed((prod((m.P(text) for text in x), start=ONE), RULES[rule](m, x)) for x in drawn)
+    onward = dict(m.q)
+    for text in m.p if rule in OWED else ():
+        if len(text) < length:
+            onward[text] = normalised(OWED[rule](m, text), m.q[text])
+    every = [(*text, c) for text in texts for c in range(m.vocab)]
+    completed = {
+        text: sum(emissions.get(text[:end], ZERO) * along(onward, text, end) for end in range(1, length + 2))
+        for text in every
+    }
+    return Law(emissions, completed, {text: m.Q(text) for text in every})
+
+
+def main(rule, path):
+    """Print the verdict on each pair; 0 if the rule is lossless on all of them, else 1."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    pairs = document.get("pairs", document.get("instances", [document])) if isinstance(document, dict) else document
+    found = [law(rule, pair) for pair in pairs]
+    for number, one in enumerate(found):
+        wrong = next((text for text, due in one.target.items() if one.completed[text] != due), None)
+        verdict = "lossless: every text has exactly the target's probability"
+        if wrong is not None:
+            verdict = (
+                f"biased: the text {wrong} has probability {one.completed[wrong]}, and should have {one.target[wrong]}"
+            )
+        print(f"pair {number}: {rule} is {verdict}; E[tau] = {float(one.accepted):.9f}")
+    return 0 if all(one.lossless for one in found) else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in RULES:
+        print(f"usage: python {sys.argv[0]} RULE FILE, with RULE one of {', '.join(RULES)}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(main(*sys.argv[1:]))
