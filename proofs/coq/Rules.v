@@ -1,0 +1,143 @@
+(** * The rules
+
+    Token verification, block verification and the block race, as in [spectr_verify/rules/token.py], [block.py] and
+    [block_race.py]; the names are those of the Python functions where there is one. [p] is the draft model, [q] the
+    target, [L] the length of a draft, [V] the size of the vocabulary. *)
+
+From Coq Require Import List Arith Bool.
+From SpectrVerify Require Import Laws.
+Import ListNotations.
+
+(** What a rule emits: the accepted text [v] and one more token [c]. *)
+Definition emission : Type := (text * nat)%type.
+
+Section Rules.
+  Context {F : Type} {N : Number F}.
+  Local Open Scope number_scope.
+  Variables (V L : nat) (p q : model F).
+
+  Let P := text_prob p.
+  Let Q := text_prob q.
+
+  (** The text of a round: one draft, what the rule emits, and plain target text up to [L + 1] tokens in all. *)
+  Definition text_after (e : law F emission) : law F text :=
+    u <- e;; follow V q (L - length (fst u)) (snd u :: fst u).
+
+  Definition emitted (rule : list nat -> law F emission) : law F emission :=
+    x <- draft V p L [];; rule x.
+
+  (** ** What the rules share ([rules/_path.py]) *)
+
+  (** (w q - p)+; the code divides it by max(w, 1), and here w is at most 1. *)
+  Definition residual (w : F) (v : text) (c : nat) : F := maximum 0 (w * q v c - p v c).
+
+  Definition or_target (weight target : nat -> F) : nat -> F :=
+    if existsb (fun c => positive (weight c)) (vocabulary V) then weight else target.
+
+  Definition correction (w : F) (v : text) : nat -> F :=
+    if length v =? L then q v else or_target (residual w v) (q v).
+
+  Definition emit (w : F) (v : text) : law F emission :=
+    c <- categorical (vocabulary V) (correction w v);; ret (v, c).
+
+  (** ** Token verification *)
+
+  Fixpoint acceptances (v : text) (x : list nat) : list F :=
+    match x with
+    | [] => []
+    | c :: x' => minimum 1 (ratio (q v c) (p v c)) :: acceptances (c :: v) x'
+    end.
+
+  (** P(tau = i) from the acceptances; [reached] is the probability of getting here. *)
+  Fixpoint stop_at_first_rejection (reached : F) (accept : list F) : list F :=
+    match accept with
+    | [] => [reached]
+    | a :: accept' => reached * (1 - a) :: stop_at_first_rejection (reached * a) accept'
+    end.
+
+  Definition token (x : list nat) : law F emission :=
+    v <- choose (stop_at_first_rejection 1 (acceptances [] x)) (path [] x);; emit 1 v.
+
+  (** ** Block verification *)
+
+  (** W(v), the running weight. *)
+  Fixpoint running_weight (v : text) : F :=
+    match v with
+    | [] => 1
+    | c :: v' => minimum 1 (ratio (running_weight v' * q v' c) (p v' c))
+    end.
+
+  (** A(v), what is left of the target: the sum of (W q - p)+. *)
+  Definition left_over (v : text) : F := sum (vocabulary V) (residual (running_weight v) v).
+
+  Definition success (v : text) : F :=
+    let w := running_weight v in
+    if 1 <=? w then 1 else left_over v / (left_over v + (1 - w)).
+
+  (** The coin of every prefix of the draft; that of the whole draft is W. *)
+  Fixpoint block_success (v : text) (x : list nat) : list F :=
+    match x with
+    | [] => [running_weight v]
+    | c :: x' => success v :: block_success (c :: v) x'
+    end.
+
+  (** P(the last success is number i) of independent coins. *)
+  Fixpoint stopping_law (coins : list F) : list F :=
+    match coins with
+    | [] => []
+    | h :: coins' => h * product (map (fun h' => 1 - h') coins') :: stopping_law coins'
+    end.
+
+  Definition block (x : list nat) : law F emission :=
+    v <- choose (stopping_law (block_success [] x)) (path [] x);; emit (running_weight v) v.
+
+  (** r(v) = min(P(v)/Q(v), 1), and rho(v), the smallest r over the prefixes of v. *)
+  Definition capped_ratio (v : text) : F := if positive (Q v) then minimum (P v / Q v) 1 else 1.
+
+  Fixpoint rho (v : text) : F :=
+    match v with
+    | [] => 1
+    | _ :: v' => minimum (rho v') (capped_ratio v)
+    end.
+
+  (** ** The block race
+
+      A score is known up to the cell of a grid 0 = mark 0 <= mark 1 <= .. <= mark cells = 1 in which it lies.
+      Cell number j is (mark j, mark (j+1)]. On a grid that has both ends of an interval among its marks, a uniform
+      score on the interval lies in each cell inside with probability width of the cell / width of the interval. *)
+
+  Variables (cells : nat) (mark : nat -> F).
+
+  Definition width_within (low high : F) (j : nat) : F :=
+    if (low <=? mark j) && (mark (S j) <=? high) then mark (S j) - mark j else 0.
+
+  Definition uniform_score (low high : F) : law F nat := categorical (seq 0 cells) (width_within low high).
+
+  Definition high (u : emission) : F := rho (fst u).
+  Definition low (u : emission) : F := if length (fst u) =? L then 0 else rho (snd u :: fst u).
+
+  Definition entry (x : list nat) : law F (emission * nat) :=
+    u <- block x;; j <- uniform_score (low u) (high u);; ret (u, j).
+
+  (** Who wins, as weights from the scores alone. *)
+  Definition race {A} (select : list nat -> list F) (entries : list (A * nat)) : law F A :=
+    e <- choose (select (map snd entries)) entries;; ret (fst e).
+
+  Definition block_race (select : list nat -> list F) (drafts : list (list nat)) : law F emission :=
+    entries <- independent (map entry drafts);; race select entries.
+
+  Definition emitted_from (K : nat) (rule : list (list nat) -> law F emission) : law F emission :=
+    xs <- independent (repeat (draft V p L []) K);; rule xs.
+
+  (** Scores in one cell are equally likely to be the smallest: what lies within the cell is uniform. *)
+  Definition fair_smallest (scores : list nat) : list F :=
+    map (fun j => if forallb (Nat.leb j) scores then 1 else 0) scores.
+
+  (** Of the smallest scores the first. *)
+  Fixpoint first_smallest (scores : list nat) : list F :=
+    match scores with
+    | [] => []
+    | j :: scores' =>
+        if forallb (Nat.leb j) scores' then 1 :: map (fun _ => 0) scores' else 0 :: first_smallest scores'
+    end.
+End Rules.
