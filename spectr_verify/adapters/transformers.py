@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"spectr_verify.adapters.transformers needs the package transformers, which cannot be imported ({error}); "
-        'install it: pip install "spectr-verify[transformers]"'
+        'install it: pip install -c constraints.txt ".[transformers]"'
     ) from error
 
 

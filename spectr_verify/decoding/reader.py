@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import torch
@@ -165,5 +166,10 @@ def check_reading(model: Any, vocab: int, limit: int, name: str) -> None:
         (cached, "a cache and a batch change its laws"),
     ):
         apart = float((law - alone(half)).abs().sum() / 2)
+        if math.isnan(apart):
+            raise ModelError(
+                f"{name} ({type(model).__name__}) gives logits that are not numbers for texts of different lengths; "
+                "transformers' eager attention does so in float64: ask for float32"
+            )
         if not apart < NEAR[model.dtype]:
             raise ModelError(f"{name} ({type(model).__name__}): {fault} (by {apart:.2g} in total variation)")

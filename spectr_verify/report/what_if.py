@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spectr_verify.errors import InputError, said
+from spectr_verify.report.figures import figure_of, saved
 from spectr_verify.rules import RULES
 from spectr_verify.simulate.what_if import FIRST_ROUNDS
 
@@ -69,11 +69,7 @@ def draw(found: Estimates, time: TimeModel, file: Path) -> None:
     Raises:
         InputError: matplotlib is missing, or cannot write such a file.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError('plots need the package matplotlib: pip install "spectr-verify[plot]"') from error
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = figure_of(10, 4)
     _, K, L = found.efficiency.shape
     axes: Any = figure.subplots(1, 2)
     for axis, values, label, left_out in (
@@ -88,7 +84,4 @@ def draw(found: Estimates, time: TimeModel, file: Path) -> None:
         axis.set_ylabel(label)
         axis.set_title(f"K = {K} (single-draft rules: 1)", fontsize="medium")
     axes[0].legend(fontsize="small")
-    try:
-        figure.savefig(file)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{file} cannot be drawn: {said(error)}") from error
+    saved(figure, file)

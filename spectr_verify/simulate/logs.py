@@ -194,7 +194,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
         from safetensors.torch import load_file
     except ImportError as error:
         raise LogError(
-            '.safetensors needs the package safetensors: pip install "spectr-verify[transformers]"'
+            '.safetensors needs the package safetensors: pip install -c constraints.txt ".[transformers]"'
         ) from error
     try:
         arrays = load_file(path)

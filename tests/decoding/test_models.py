@@ -129,7 +129,7 @@ def test_different_vocabularies(tmp_path: Path, theirs: list[str], says: str) ->
 
 def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ModelError, match=r"install it: pip install \"spectr-verify\[transformers\]\""):
+    with pytest.raises(ModelError, match=r"install it: pip install -c constraints.txt \"\.\[transformers\]\""):
         load_pair()
 
 

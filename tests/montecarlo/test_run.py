@@ -397,7 +397,7 @@ def test_a_fault_of_the_cache_shows_end_to_end_and_is_not_the_rule_s(fault: dict
     assert report.ended == "texts"
     said = shown(report)
     assert "block: the text follows the laws that the rule is told, and those are not the models' own" in said
-    assert "- the text does not follow an independent call's laws: it fits better" in said
+    assert "- the text does not follow an independent call's laws; the best alternative: " in said
     assert "NOT lossless" not in said
 
 

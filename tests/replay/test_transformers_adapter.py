@@ -150,4 +150,4 @@ def test_without_transformers_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['transformers'] = None; import spectr_verify.adapters.transformers"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert run.returncode == 1
-    assert 'pip install "spectr-verify[transformers]"' in run.stderr.splitlines()[-1]
+    assert 'pip install -c constraints.txt ".[transformers]"' in run.stderr.splitlines()[-1]
