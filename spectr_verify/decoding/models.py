@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,6 +125,8 @@ def load_pair(
         raise ModelError(f"the {missing} model is not named; name both models, or neither for the pair shipped with us")
     shipped = trained_pair()
     folders = (str(shipped.target), str(shipped.draft)) if target is None or draft is None else (target, draft)
+    for folder in folders:
+        _check_there(folder)
     tokenizer = _tokenizer(folders[0])
     _check_same_vocabulary(tokenizer, _tokenizer(folders[1]), folders)
     large, small = (_model(folder, dtype, place) for folder in folders)
@@ -183,6 +186,16 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         raise ModelError(f"there is no device {name!r} here: {said(error).splitlines()[0]}") from error
     return device
+
+
+def _check_there(name: str) -> None:
+    """Refuse a mistyped folder at once, where ``from_pretrained`` would look for it on the network."""
+    path = Path(name)
+    means_a_folder = (
+        name.startswith((".", "/", "~")) or len(path.parts) > 2 or (len(path.parts) > 1 and path.parent.is_dir())
+    )
+    if means_a_folder and not path.is_dir():
+        raise ModelError(f"there is no folder {name}; a model is a folder, or a name ORG/MODEL of Hugging Face")
 
 
 def _model(folder: str, dtype: str, device: torch.device) -> Any:

@@ -87,7 +87,7 @@ def test_what_is_asked_for_is_not_there(given: dict[str, str], says: str) -> Non
 def test_no_such_folder(tmp_path: Path) -> None:
     nowhere, folder = str(tmp_path / "nowhere"), folder_of(tmp_path / "there", small_model(0), tokenizer())
     for pair in ((nowhere, folder), (folder, nowhere)):
-        with pytest.raises(ModelError, match=f"can be loaded from {nowhere}"):
+        with pytest.raises(ModelError, match=f"there is no folder {nowhere}"):
             load_pair(*pair)
 
 
@@ -247,3 +247,12 @@ def test_texts_come_back(text: str) -> None:
     start, *tokens = shipped().encode([text])[0]
     assert start == shipped().tokenizer.bos_token_id
     assert "".join(shipped().pieces(tokens)) == text
+
+
+@pytest.mark.parametrize("name", ["./targte", "/no/such/folder", "~/targte", "a/b/c", "here/targte"])
+def test_a_folder_that_is_not_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a look at the network, which can take minutes to say no."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=f"there is no folder {name}; a model is a folder, or a name ORG/MODEL"):
+        load_pair(name, name)
