@@ -23,7 +23,7 @@ Arguments bind : simpl never.
 Arguments ret : simpl never.
 
 (** Show the reals' own operations in place of those of [Number]. *)
-Ltac reals := cbv [zero one add sub mul div leb R_number] in *.
+Ltac reals := cbn [zero one add sub mul div leb R_number] in *.
 
 (** ** Numbers *)
 
@@ -164,6 +164,9 @@ Section Means.
     unfold mean. rewrite <- sum_swap. apply sum_ext. intros. reals.
     rewrite <- sum_scale. reflexivity.
   Qed.
+
+  Lemma mean_zero d : mean d (fun _ => 0) = 0.
+  Proof. unfold mean. rewrite (sum_ext _ _ (fun _ => 0)); [apply sum_zero | intros; reals; ring]. Qed.
 
   Lemma mean_constant d (k : R) : mean d (fun _ => 1) = 1 -> mean d (fun _ => k) = k.
   Proof.

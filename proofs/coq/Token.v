@@ -48,7 +48,7 @@ Section Emission.
       destruct (residual_spec w v c) as [[-> H'] | [-> H']]; lra.
   Qed.
 
-  Lemma mean_emit_whole w v G : length v = L ->
+  Lemma mean_emit_whole w (v : text) G : length v = L ->
     mean (emit V L p q w v) G = sum (vocabulary V) (fun c => q v c * G (v, c)).
   Proof.
     intros H. unfold emit, correction. rewrite (proj2 (Nat.eqb_eq _ _) H), mean_bind, (mean_next V) by exact Hq.
@@ -57,7 +57,7 @@ Section Emission.
 
   (** Where something is left of the target, the correction is proportional to it; where nothing is, neither side
       counts. *)
-  Lemma mean_emit_inner w v G : length v <> L ->
+  Lemma mean_emit_inner w (v : text) G : length v <> L ->
     sum (vocabulary V) (residual p q w v) * mean (emit V L p q w v) G
     = sum (vocabulary V) (fun c => residual p q w v c * G (v, c)).
   Proof.
