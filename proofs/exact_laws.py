@@ -279,7 +279,7 @@ def block_race(m, drafts):
 
 
 def smallest_of(low, high):
-    """Probability of each of K independent uniforms on (low, high] to be the smallest, cell by cell between the ends."""
+    """Probability of each of K independent uniforms on (low, high] to be the smallest, cell by cell."""
     law = [ZERO] * len(low)
     for begin, end in pairwise(sorted({*low, *high})):
         at_ends = [
