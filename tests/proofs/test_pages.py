@@ -146,6 +146,16 @@ def test_the_counterexamples_of_spectr_gbv_are_what_the_code_gives() -> None:
         assert number in stated
 
 
+@pytest.mark.parametrize("K", range(2, 7))
+def test_spectr_gbv_is_biased_for_more_drafts_by_what_its_page_says(K: int) -> None:
+    pair, x = counterexamples()[0], Fraction(1, 2**K)
+    h0, h1 = Fraction(1, 3) / (1 - x), Fraction(2, 3) * (1 - x**2) / (1 - x)
+    assert law("spectr-gbv-published", pair, 1, K).begins((0,)) == Fraction(1, 3) - (Fraction(1, 2) - x) * h0 * h1
+    a = (h0 + h1) / 2
+    assert law("spectr-gbv-released", pair, 1, K).begins((0,)) == (1 - (1 - a) ** K) / (3 - 2 * x**2) < Fraction(1, 3)
+    assert 1 - a == (1 - 2 * x + Fraction(2, 3) * x**2) / (2 * (1 - x)) > Fraction(1, 4)
+
+
 def test_drafts_that_are_independent_given_the_target_agree_too_often() -> None:
     target, draft = [Fraction(1, 3), Fraction(2, 3)], [Fraction(1, 2)] * 2
     best = [min(q, p) for p, q in zip(draft, target, strict=True)]
