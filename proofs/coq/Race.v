@@ -87,6 +87,16 @@ Proof.
   cbn [map combine]. rewrite !sum_cons, IH. reflexivity.
 Qed.
 
+Lemma in_shares {A} (ws : list R) (l : list (A * nat)) w u j :
+  In (w, (u, j)) (combine (shares ws) l) -> w <> 0 ->
+  exists w', In (w', j) (combine ws (map snd l)) /\ w' <> 0.
+Proof.
+  unfold shares. generalize (sum ws (fun w => w)) as t. intros t. revert l.
+  induction ws as [| w' ws IH]; intros [| [u' j'] l] Hin Hw; try easy. destruct Hin as [E | Hin].
+  - inversion E; subst. exists w'. split; [now left |]. intros ->. apply Hw. unfold Rdiv. ring.
+  - destruct (IH l Hin Hw) as (w'' & Hin' & Hw'). exists w''. split; [now right | exact Hw'].
+Qed.
+
 Section Race.
   Context {A : Type}.
   Variables (select : list nat -> list R).
