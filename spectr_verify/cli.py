@@ -20,12 +20,26 @@ from rich.text import Text
 
 from spectr_verify import __version__
 from spectr_verify.errors import InputError, said
+from spectr_verify.options import (
+    DraftLength,
+    Filtering,
+    FurtherCost,
+    Models,
+    NumDrafts,
+    Overhead,
+    TextSeed,
+    Truncation,
+    grouped,
+    numbers,
+    said_by_user,
+)
 from toy_models import TableError, read_pairs
 from toy_models.files import replace_file
 
 if TYPE_CHECKING:
     from spectr_verify.audit import Instance
     from spectr_verify.exact import Limits
+    from spectr_verify.simulate import Corpus, TimeModel
 
 app = typer.Typer(
     help="Acceptance rules for speculative decoding: exact laws, bounds, audits.",
@@ -96,6 +110,10 @@ def _writable_as(*endings: str) -> Callable[[Path | None], Path | None]:
     return check
 
 
+Plot = Annotated[
+    Path | None,
+    typer.Option(callback=_writable_as(".png", ".svg"), help="Draw efficiency and speed-up: .png or .svg."),
+]
 Json = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", callback=_writable, help="Write the result as JSON; - for standard output."),
@@ -114,23 +132,6 @@ Tolerance = Annotated[
 MaxTuples = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted before it runs.")]
 MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
 MaxTexts = Annotated[int | None, typer.Option(min=1, help="Most texts in one law.")]
-
-
-Target = Annotated[
-    str | None,
-    typer.Option(
-        help="Target model, a folder or name for Hugging Face's from_pretrained; by default the pair we ship."
-    ),
-]
-Draft = Annotated[str | None, typer.Option(help="Draft model, likewise. With --target smollm2 there is one already.")]
-NumDrafts = Annotated[int, typer.Option("--drafts", min=1, help="K, drafts a round.")]
-DraftLength = Annotated[int, typer.Option("--length", min=1, help="L, tokens a draft.")]
-Temperature = Annotated[float, typer.Option(help="Of both models' laws; 0 takes the likeliest token.")]
-TopK = Annotated[int | None, typer.Option(help="Keep the k likeliest tokens of both laws.")]
-TopP = Annotated[float, typer.Option(help="Keep the likeliest tokens up to this probability.")]
-MinP = Annotated[float, typer.Option(help="Keep tokens of at least this share of the likeliest one's probability.")]
-Device = Annotated[str, typer.Option(help="Where the models run, as torch names it: cpu, cuda, cuda:1.")]
-ModelFormat = Annotated[str, typer.Option("--dtype", help="Number format of the models: float32, bfloat16, ..")]
 
 
 def _version(wanted: bool) -> None:
@@ -379,7 +380,9 @@ def gallery(
 
 
 @app.command()
+@grouped
 def mc(
+    *,
     rule: Annotated[
         str, typer.Option(help="A registered name, module:function or file.py:function; see --calls.")
     ] = "block-race",
@@ -389,16 +392,12 @@ def mc(
     arg: Annotated[
         list[str] | None, typer.Option(metavar="NAME=EXPRESSION", help="An argument of the function, as for `audit`.")
     ] = None,
-    target: Target = None,
-    draft: Draft = None,
+    models: Models,
     drafts: Annotated[
         int | None, typer.Option(min=1, help="K, drafts a round: 3, or 1 with --calls probabilities or step.")
     ] = None,
     length: DraftLength = 4,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
+    filtering: Filtering,
     texts: Annotated[int, typer.Option(min=1, help="Most texts.")] = 4_000,
     tokens: Annotated[int, typer.Option(min=1, help="N, tokens of each text.")] = 24,
     prompts: Annotated[
@@ -409,12 +408,10 @@ def mc(
     seconds: Annotated[
         float | None, typer.Option(help="Most seconds for the rule, and for every planted fault.")
     ] = None,
-    device: Device = "cpu",
-    dtype: ModelFormat = "float32",
     reference_dtype: Annotated[str, typer.Option(help="Number format of the independent call.")] = "float32",
     alpha: Annotated[float, typer.Option(help="Probability at which each test rejects a lossless rule.")] = 1e-3,
     power: Annotated[bool, typer.Option("--power", help="Run planted faults too, which must be rejected.")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the texts.")] = 0,
+    seed: TextSeed = 0,
     json_file: Json = None,
 ) -> None:
     """Test on real models that decoded text follows the target. Status 0: no fault found, 1: not lossless.
@@ -425,23 +422,23 @@ def mc(
     _keep([rule.rpartition(":")[0], prompts], json_file)
     import torch
 
-    from spectr_verify.decoding import DTYPES, Filters, ModelError, load_pair
+    from spectr_verify.decoding import DTYPES, ModelError
     from spectr_verify.montecarlo import Reference, Settings, monte_carlo
     from spectr_verify.montecarlo import power as planted
     from spectr_verify.montecarlo.run import POWER
     from spectr_verify.replay import Arguments, load_verifier
     from spectr_verify.report.montecarlo import monte_carlo_text, power_table
 
-    filters = Filters(temperature, top_k, top_p, min_p)
+    filters = filtering.filters()
     drafts = drafts or (3 if calls is Called.round else 1)
     settings = Settings(drafts, length, tokens, texts, filters, alpha, seed, batch, seconds)
     subject = load_verifier(
         rule,
         calls.value,
         arguments=Arguments.parse(arg or []),
-        temperature=temperature if calls is Called.step else 1.0,
+        temperature=filtering.temperature if calls is Called.step else 1.0,
     )
-    if power and temperature == 0:
+    if power and filtering.temperature == 0:
         raise InputError("at temperature 0 most planted faults write what they should; ask for --power at another one")
     if reference_dtype not in DTYPES:
         raise ModelError(f"the number format is {reference_dtype!r}; it must be one of {', '.join(DTYPES)}")
@@ -450,7 +447,7 @@ def mc(
     found = []
     with _progress() as progress:
         progress("loading the models")
-        pair = load_pair(target, draft, dtype=dtype, device=device)
+        pair = models.load()
         reference = Reference(pair, filters, getattr(torch, reference_dtype))
         asked = pair.encode(prompt or _prompts(prompts))
         report = monte_carlo(pair, subject, asked, settings, reference=reference, progress=progress)
@@ -466,7 +463,7 @@ def mc(
         console.print("")
         console.print(power_table(found, POWER))
     content = report.to_json() | {
-        "models": {"target": pair.names[0], "draft": pair.names[1], "dtype": dtype, "device": device},
+        "models": {"target": pair.names[0], "draft": pair.names[1], "dtype": models.dtype, "device": models.device},
         "calls": calls.value,
         "arguments": arg or [],
         "prompts": prompt or prompts,
@@ -508,35 +505,31 @@ def _prompts(source: str) -> tuple[str, ...]:
 
 
 @app.command()
+@grouped
 def generate(
+    *,
     prompt: Annotated[str, typer.Argument(help="What the text goes on from.")] = "def read(path):\n",
     rule: Annotated[str, typer.Option(help="A registered name, module:function or file.py:function.")] = "block-race",
-    target: Target = None,
-    draft: Draft = None,
+    models: Models,
     drafts: NumDrafts = 3,
     length: DraftLength = 4,
     tokens: Annotated[int, typer.Option(min=1, help="N, the most tokens to write.")] = 64,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
+    filtering: Filtering,
     rounds: Annotated[bool, typer.Option("--rounds", help="List the rounds as well.")] = False,
-    device: Device = "cpu",
-    dtype: ModelFormat = "float32",
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the text.")] = 0,
+    seed: TextSeed = 0,
     json_file: Json = None,
 ) -> None:
     """Write a text with a rule, coloured by where each token came from: a draft, a correction, or a bonus."""
     import torch
 
-    from spectr_verify.decoding import Filters, decode, load_pair
+    from spectr_verify.decoding import decode
     from spectr_verify.report.montecarlo import decoded_text, rounds_table
     from spectr_verify.rules.load import load_rule
 
     chosen = load_rule(rule)
     with _progress() as progress:
         progress("loading the models")
-        pair = load_pair(target, draft, dtype=dtype, device=device)
+        pair = models.load()
         texts = decode(
             pair,
             chosen,
@@ -544,7 +537,7 @@ def generate(
             tokens=tokens,
             drafts=drafts,
             length=length,
-            filters=Filters(temperature, top_k, top_p, min_p),
+            filters=filtering.filters(),
             generator=torch.Generator(device=pair.device).manual_seed(seed),
         )
     written = texts.tokens[0, : int(texts.lengths[0])].tolist()
@@ -579,23 +572,21 @@ FOR_FILES = {"max_drafts", "max_length", "draft_cost", "further_cost", "overhead
 
 
 @app.command(name="what-if")
+@grouped
 def what_if(
+    *,
     context: typer.Context,
     file: Annotated[
         str | None,
         typer.Argument(help="Log-probabilities of text of the target: .npz, .safetensors, .parquet or .jsonl."),
     ] = None,
-    target: Target = None,
-    draft: Draft = None,
+    models: Models,
     max_drafts: Annotated[int, typer.Option("--drafts", min=1, help="The largest K.")] = 7,
     max_length: Annotated[int, typer.Option("--length", min=1, help="The largest L.")] = 12,
     draft_cost: Annotated[float, typer.Option(help="A draft step, in target calls.")] = 0.05,
-    further_cost: Annotated[float, typer.Option(help="What each further draft adds to it, as a share.")] = 0.0,
-    overhead: Annotated[float, typer.Option(help="Everything else in a round, in target calls.")] = 0.0,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
+    further_cost: FurtherCost = 0.0,
+    overhead: Overhead = 0.0,
+    filtering: Filtering,
     texts: Annotated[int, typer.Option(min=2, help="Without FILE: how many texts the target writes.")] = 400,
     tokens: Annotated[int, typer.Option(min=1, help="Without FILE: tokens of each.")] = 48,
     prompts: Annotated[str, typer.Option(help="Without FILE: a set of prompts or a file, as for `mc`.")] = "code",
@@ -603,13 +594,8 @@ def what_if(
         Path | None,
         typer.Option(callback=_writable_as(".npz", ".jsonl"), help="Write the log-probabilities: .npz or .jsonl."),
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(callback=_writable_as(".png", ".svg"), help="Draw efficiency and speed-up: .png or .svg."),
-    ] = None,
-    device: Device = "cpu",
-    dtype: ModelFormat = "float32",
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Draws the texts.")] = 0,
+    plot: Plot = None,
+    seed: TextSeed = 0,
     json_file: Json = None,
 ) -> None:
     """Estimate tokens a round and speed-up for all K and L at once, from text that the target wrote.
@@ -627,18 +613,17 @@ def what_if(
     if file is not None:
         logs = read_logs(Path(file))
     else:
-        from spectr_verify.decoding import Filters, load_pair
         from spectr_verify.simulate import target_logs
 
         with _progress() as progress:
             progress("loading the models")
-            pair = load_pair(target, draft, dtype=dtype, device=device)
+            pair = models.load()
             logs = target_logs(
                 pair,
                 pair.encode(_prompts(prompts)),
                 texts=texts,
                 tokens=tokens,
-                filters=Filters(temperature, top_k, top_p, min_p),
+                filters=filtering.filters(),
                 seed=seed,
                 progress=progress,
             )
@@ -657,13 +642,159 @@ def _fits(context: typer.Context, file: str | None, tokens: int, length: int) ->
         raise InputError(
             f"a text of {tokens} tokens is shorter than a draft of {length}; ask for longer texts or shorter drafts"
         )
-    for name in sorted(context.params.keys() - FOR_FILES) if file is not None else ():
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+    for option in said_by_user(context, context.params.keys() - FOR_FILES) if file is not None else ():
+        raise InputError(f"{option} says how texts are written, and those of {file} are written already: leave it out")
+
+
+FOR_MODELS = {"target", "draft", "device", "dtype", "prompts"}
+"""What ``simulate`` can be told about models; laws that stand in for them have none of it."""
+
+PAPER = (
+    "token",
+    "block",
+    "k-seq",
+    "greedy-block",
+    "spectr-gbv-published",
+    "spectr-gbv-released",
+    "block-race",
+    "tournament-block",
+    "tournament-greedy-block",
+)
+"""The rules of the SpecTr-GBV paper's table, and those that came after."""
+
+
+@app.command()
+@grouped
+def simulate(
+    *,
+    context: typer.Context,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule", metavar="NAME", help="A registered name, module:function or file.py:function; may be repeated."
+        ),
+    ] = None,
+    drafts: Annotated[str, typer.Option(help="K, drafts a round; several as in 1,3,7.")] = "3",
+    length: Annotated[str, typer.Option(help="L, tokens a draft; several as in 1,2,4,8.")] = "4",
+    temperature: Annotated[str, typer.Option(help="Of both models' laws; several as in 0.1,0.4,1.")] = "1",
+    prompts: Annotated[
+        str,
+        typer.Option(
+            help="A set (code, arithmetic, multilingual, news, instructions) or a file; several as in code,news."
+        ),
+    ] = "code",
+    models: Models,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pairs", metavar="FILE", help="Laws instead of models: a file of pairs, or recorded; may be repeated."
+        ),
+    ] = None,
+    overlap: Annotated[
+        str | None, typer.Option(help="A synthetic pair instead, whose laws overlap so much; several as in 0.9,0.6.")
+    ] = None,
+    vocab: Annotated[int, typer.Option(help="With --overlap: tokens of its vocabulary.")] = 32_000,
+    truncation: Truncation,
+    texts: Annotated[
+        int | None, typer.Option(min=1, help="Texts after each prompt: 1 of models, 200 of pairs, 8 of synthetic ones.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="N, the most tokens of each.")] = 48,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Texts of a prompt that are decoded together: 1 of models, else all.")
+    ] = None,
+    draft_cost: Annotated[
+        float | None, typer.Option(help="A draft step, in target calls; by default measured, and 0.05 without models.")
+    ] = None,
+    further_cost: FurtherCost = 0.0,
+    overhead: Overhead = 0.0,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Texts a prompt that the level bound is estimated from; 0: no bounds.")
+    ] = 64,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", "--log", callback=_writable_as(".jsonl"), help="Keep finished cells there, and go on from them."
+        ),
+    ] = None,
+    plot: Plot = None,
+    seed: TextSeed = 0,
+    json_file: Json = None,
+) -> None:
+    """Decode and count: tokens a round, speed-up and time of every rule, for all K, L, temperatures and prompts.
+
+    Ctrl-C ends a sweep with what it has, and status 130; with --resume the same command goes on from there.
+    """
+    for written in (json_file, resume, plot):
+        _keep([*prompts.split(","), *(pairs or ()), *(name.rpartition(":")[0] for name in rule or ())], written)
+    if resume is not None and json_file is not None and resume.resolve() == json_file.resolve():
+        raise InputError(f"{resume} is to hold the finished cells; write the result to another file")
+    time = _costs(context, draft_cost, further_cost, overhead)
+    if pairs is not None or overlap is not None:
+        for option in said_by_user(context, FOR_MODELS | ({"overlap", "vocab"} if pairs is not None else set())):
             raise InputError(
-                f"--{name.replace('_', '-')} says how texts are written, and those of {file} are written already: "
-                "leave it out"
+                f"{option} does not go with {'--pairs' if pairs is not None else '--overlap'}: leave it out"
             )
+    from spectr_verify.report.simulate import draw, simulate_tables
+    from spectr_verify.rules.load import load_rule
+    from spectr_verify.simulate import Axes, Settings, differences, sweep, to_json
+
+    lengths = numbers(length, "--length", int)
+    temperatures = numbers(temperature, "--temperature", float)
+    axes = Axes([load_rule(name) for name in rule or PAPER], numbers(drafts, "--drafts", int), lengths, temperatures)
+    texts = texts or (200 if pairs is not None else 8 if overlap is not None else 1)
+    batch = batch or (1 if pairs is None and overlap is None else texts)
+    settings = Settings(texts, tokens, batch, **vars(truncation), samples=samples, seed=seed)
+    _seed_everything(seed)
+    with _progress() as progress:
+        progress("loading the models")
+        corpora = _corpora(models, prompts, pairs, overlap, vocab, seed)
+        found = sweep(corpora, axes, settings, log=resume, progress=progress)
+    compared = differences(found)
+    _console(json_file).print(simulate_tables(found, compared, time))
+    if found.interrupted and resume is not None:
+        print(f"to go on: the same command, with --resume {resume}", file=sys.stderr)
+    _write(json_file, "simulate", to_json(found, compared, time))
+    if plot is not None and found.outcomes:
+        draw(found, time, plot)
+    if found.interrupted:
+        raise Interrupted
+
+
+def _costs(context: typer.Context, draft: float | None, further: float, overhead: float) -> TimeModel | None:
+    """The time model that was asked for; ``None``: costs are measured."""
+    from spectr_verify.simulate import TimeModel
+
+    if draft is not None:
+        return TimeModel(draft, further, overhead)
+    for option in said_by_user(context, {"further_cost", "overhead"}):
+        raise InputError(f"{option} goes with --draft-cost, without which all costs are measured: give that too")
+    return None
+
+
+def _corpora(
+    models: Models, prompts: str, pairs: list[str] | None, overlap: str | None, vocab: int, seed: int
+) -> list[Corpus]:
+    """What is decoded: prompts of models, files of pairs, or synthetic pairs."""
+    from spectr_verify.simulate import model_corpus, synthetic_corpus, table_corpus
+    from toy_models import recorded_pairs
+    from toy_models.synthetic import SyntheticPair
+
+    if pairs is not None:
+        return [
+            table_corpus(_shown(source), recorded_pairs() if source == "recorded" else read_pairs(source))
+            for source in pairs
+        ]
+    if overlap is not None:
+        return [synthetic_corpus(SyntheticPair(vocab, share, seed)) for share in numbers(overlap, "--overlap", float)]
+    names = prompts.split(",")
+    asked = [_prompts(name) for name in names]
+    pair = models.load()
+    return [model_corpus(pair, name, texts) for name, texts in zip(names, asked, strict=True)]
+
+
+def _shown(source: str) -> str:
+    """A file's name, or what stands for JSON text."""
+    return "pairs" if source.lstrip().startswith(("{", "[")) else source
 
 
 @app.command()
@@ -705,16 +836,17 @@ def certify(
 ) -> None:
     """Compute optima as exact fractions, with certificates that proofs/check_certificate.py checks by itself.
 
-    Floating-point numbers in FILE stand for the decimals that they print as; each law must then sum to 1 exactly.
+    Numbers with a decimal point in FILE are the decimals that they are written as; each law must sum to 1 exactly.
     """
     _keep([file], json_file)
+    from spectr_verify.audit import Instance
     from spectr_verify.bounds.rational import certify as find
     from spectr_verify.report.certificates import write_certificates
     from spectr_verify.report.tables import certificates_table
 
     found = []
     with _progress() as progress:
-        for where in _instances([file], drafts, length, 0):
+        for where in (Instance.of(pair, length=length, drafts=drafts) for pair in read_pairs(file, exact=True)):
             for one in ("stateless", "stateful") if kind is RuleClass.both else (kind.value,):
                 progress(f"{where.pair.name}: the {one} optimum in fractions")
                 found.append(find(where.pair, where.length, where.drafts, one))

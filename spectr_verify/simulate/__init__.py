@@ -1,16 +1,41 @@
-"""How many tokens a round, and how much faster: estimated from text of the target."""
+"""How many tokens a round, and how much faster: decoded and counted, or estimated from text of the target."""
 
+from spectr_verify.simulate.compare import Difference, differences
+from spectr_verify.simulate.corpus import Corpus, model_corpus, synthetic_corpus, table_corpus
+from spectr_verify.simulate.ledger import LedgerError
 from spectr_verify.simulate.logs import LogError, TokenLogs, read_logs, target_logs, write_logs
+from spectr_verify.simulate.result import to_json
+from spectr_verify.simulate.speed import costs, modelled_speed_up
+from spectr_verify.simulate.sweep import Axes, Cell, Settings, Sweep, sweep
+from spectr_verify.simulate.tally import Outcome, Ratio, Tally
 from spectr_verify.simulate.what_if import RULES, Estimates, TimeModel, what_if
 
 __all__ = [
     "RULES",
+    "Axes",
+    "Cell",
+    "Corpus",
+    "Difference",
     "Estimates",
+    "LedgerError",
     "LogError",
+    "Outcome",
+    "Ratio",
+    "Settings",
+    "Sweep",
+    "Tally",
     "TimeModel",
     "TokenLogs",
+    "costs",
+    "differences",
+    "model_corpus",
+    "modelled_speed_up",
     "read_logs",
+    "sweep",
+    "synthetic_corpus",
+    "table_corpus",
     "target_logs",
+    "to_json",
     "what_if",
     "write_logs",
 ]

@@ -1,0 +1,35 @@
+"""Figures, where matplotlib is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spectr_verify.errors import InputError, said
+
+
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure, sizes in inches.
+
+    Raises:
+        InputError: matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError(
+            'plots need the package matplotlib: pip install -c constraints.txt ".[plot]" in the folder of spectr-verify'
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def saved(figure: Any, file: Path) -> None:
+    """Write a figure; the format by the name's ending.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        figure.savefig(file)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{file} cannot be drawn: {said(error)}") from error

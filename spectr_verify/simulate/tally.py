@@ -1,0 +1,205 @@
+"""What is counted of decoded texts, and what follows from the counts.
+
+*Block efficiency* is the mean over rounds of the tokens that a round emits, accepted ones and one more. A round that
+ends a text counts with all that it emitted, beyond the text's end too: whether a text goes on for another round is
+decided before that round, so the sum of the emissions over the number of rounds has no bias from where texts end
+(Wald). Tokens of a text over its rounds would be less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spectr_verify.decoding import Seconds, Texts
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the texts of one prompt counted.
+
+    Attributes:
+        texts: how many.
+        tokens: that they have.
+        longest: those of the longest text of each batch; the target alone would be called as often.
+        calls: rounds of the batches, each one call of the target for all its texts.
+        accepted: at t how many rounds accepted t tokens, 0 to L.
+        first: the same of the first round of each text.
+        draft, target, verify: seconds in each.
+        wall: seconds from begin to end.
+        alone: seconds that the target alone would take, measured beside; 0 where time means nothing.
+    """
+
+    texts: int
+    tokens: int
+    longest: int
+    calls: int
+    accepted: tuple[int, ...]
+    first: tuple[int, ...]
+    draft: float
+    target: float
+    verify: float
+    wall: float
+    alone: float
+
+    @classmethod
+    def of(cls, texts: Texts, length: int, seconds: Seconds, wall: float, alone: float) -> Tally:
+        """Count texts that were decoded together with drafts of ``length`` tokens; times as the attributes."""
+        return cls(
+            len(texts.prompts),
+            int(texts.lengths.sum()),
+            int(texts.lengths.max()),
+            len(texts.drafted),
+            _histogram(texts.accepted[texts.starts >= 0], length),
+            _histogram(texts.accepted[:, 0], length),
+            seconds.draft,
+            seconds.target,
+            seconds.verify,
+            wall,
+            alone,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Tally]) -> Tally:
+        """The sum of several."""
+        return cls(
+            sum(part.texts for part in parts),
+            sum(part.tokens for part in parts),
+            sum(part.longest for part in parts),
+            sum(part.calls for part in parts),
+            _added([part.accepted for part in parts]),
+            _added([part.first for part in parts]),
+            sum(part.draft for part in parts),
+            sum(part.target for part in parts),
+            sum(part.verify for part in parts),
+            sum(part.wall for part in parts),
+            sum(part.alone for part in parts),
+        )
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return sum(self.accepted)
+
+    @property
+    def emitted(self) -> int:
+        """Tokens that the rounds emitted, beyond the ends of texts too."""
+        return self.rounds + sum(t * count for t, count in enumerate(self.accepted))
+
+
+def _added(counts: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*counts, strict=True)))
+
+
+def _histogram(accepted: torch.Tensor, length: int) -> tuple[int, ...]:
+    return tuple(torch.bincount(accepted.cpu(), minlength=length + 1).tolist())
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of two sums over prompts.
+
+    Attributes:
+        value: the ratio.
+        error: its standard error, prompts being independent; ``None`` of a single one.
+        spread: standard deviation over prompts of each prompt's own ratio; ``None`` of a single one.
+    """
+
+    value: float
+    error: float | None
+    spread: float | None
+
+    @classmethod
+    def of(cls, above: NDArray[np.float64], below: NDArray[np.float64]) -> Ratio:
+        """From the two numbers of every prompt: float64 [prompts] each, ``below`` positive."""
+        n, value = len(above), float(above.sum() / below.sum())
+        if n == 1:
+            return cls(value, None, None)
+        error = np.sqrt(((above - value * below) ** 2).sum() * n / (n - 1)) / below.sum()
+        return cls(value, float(error), float((above / below).std(ddof=1)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell of a sweep counted, prompt by prompt."""
+
+    prompts: tuple[Tally, ...]
+
+    @cached_property
+    def total(self) -> Tally:
+        """All prompts together."""
+        return Tally.joined(self.prompts)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One count of every prompt: float64 [prompts]."""
+        return np.array([getattr(tally, name) for tally in self.prompts], dtype=np.float64)
+
+    @property
+    def block_efficiency(self) -> Ratio:
+        """Tokens a round."""
+        return Ratio.of(self.column("emitted"), self.column("rounds"))
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the drafted positions that were accepted."""
+        total = self.total
+        return (total.emitted - total.rounds) / (total.rounds * (len(total.accepted) - 1))
+
+    @property
+    def by_position(self) -> list[float]:
+        """At i the share of rounds that accepted more than i tokens, i = 0..L-1."""
+        reached = np.cumsum(self.total.accepted[::-1])[::-1]
+        return [float(share) for share in reached[1:] / reached[0]]
+
+    @property
+    def first_accepted(self) -> NDArray[np.float64]:
+        """Mean accepted tokens of the first rounds of each prompt's texts: float64 [prompts]."""
+        counts = np.array([tally.first for tally in self.prompts], dtype=np.float64)
+        mean: NDArray[np.float64] = counts @ np.arange(counts.shape[1]) / counts.sum(axis=1)
+        return mean
+
+    @property
+    def tokens_per_second(self) -> Ratio:
+        """Tokens of the texts, by the clock."""
+        return Ratio.of(self.column("tokens"), self.column("wall"))
+
+    @property
+    def speed_up(self) -> Ratio:
+        """The time that the target alone takes for as long texts, over the time that they took."""
+        return Ratio.of(self.column("alone"), self.column("wall"))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The tallies as plain values."""
+        return [vars(tally) for tally in self.prompts]
+
+    @classmethod
+    def from_json(cls, prompts: Any) -> Outcome:
+        """The outcome that ``to_json`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(tuple(_tally(each) for each in prompts))
+
+
+def _tally(written: Any) -> Tally:
+    texts, tokens, longest, calls = (_whole(written[name]) for name in ("texts", "tokens", "longest", "calls"))
+    accepted, first = (tuple(_whole(count) for count in written[name]) for name in ("accepted", "first"))
+    times = [float(written[name]) for name in ("draft", "target", "verify", "wall", "alone")]
+    if len(accepted) != len(first) or not 0 < sum(first) == texts <= sum(accepted):
+        raise ValueError("its counts contradict each other")
+    if not all(0 <= time < float("inf") for time in times):
+        raise ValueError("it has a time that is no number of seconds")
+    return Tally(texts, tokens, longest, calls, accepted, first, *times)
+
+
+def _whole(count: Any) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ValueError(f"{count!r} is no count")
+    return count
