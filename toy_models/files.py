@@ -24,17 +24,19 @@ LIST_KEYS = ("pairs", "instances")
 KEYS = ("name", "vocab", "length", "drafts", "draft", "target")
 
 
-def read_pairs(source: str | os.PathLike[str]) -> list[ToyPair]:
+def read_pairs(source: str | os.PathLike[str], *, exact: bool = False) -> list[ToyPair]:
     """Read the pairs of a file, or of a JSON text that starts with ``{`` or ``[``.
 
-    A pair without a name is called after the file: ``stem[i]``, or ``stem`` where the file is that one pair.
+    A pair without a name is called after the file: ``stem[i]``, or ``stem`` where the file is that one pair. With
+    ``exact`` a number with a decimal point is the decimal that it is written as, not the float nearest to it, and
+    every law must sum to exactly 1.
 
     Raises:
         TableError: the file cannot be read, is not JSON, or holds something that is not a pair. The message names
             the file, the pair, the model, the level and the row.
     """
     if isinstance(source, str) and source.lstrip().startswith(("{", "[")):
-        return parse_pairs(source, where="the JSON text", stem="pair")
+        return parse_pairs(source, where="the JSON text", stem="pair", exact=exact)
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -44,17 +46,19 @@ def read_pairs(source: str | os.PathLike[str]) -> list[ToyPair]:
         ) from error
     except ValueError as error:  # bytes that are not UTF-8, or a path with a null character
         raise TableError(f"{path}: is not a text file in UTF-8 ({error}); write the pairs as JSON") from error
-    return parse_pairs(text, where=str(path), stem=path.stem)
+    return parse_pairs(text, where=str(path), stem=path.stem, exact=exact)
 
 
-def parse_pairs(text: str, *, where: str, stem: str) -> list[ToyPair]:
+def parse_pairs(text: str, *, where: str, stem: str, exact: bool = False) -> list[ToyPair]:
     """Read the pairs of a JSON text; ``where`` stands in front of every error, ``stem`` names pairs without a name.
+
+    ``exact`` is that of ``read_pairs``.
 
     Raises:
         TableError: as ``read_pairs``.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_object)
+        document = json.loads(text, object_pairs_hook=_object, parse_float=str if exact else float)
     except TableError as error:
         raise TableError(f"{where}: {error}") from error
     except (ValueError, RecursionError) as error:  # a syntax error, a number of thousands of digits, endless nesting

@@ -406,8 +406,6 @@ def test_the_command_takes_one_class_and_refuses_what_it_cannot_do(
     named = json.dumps(json.loads(pair) | {"name": "same"})
     assert run_command(monkeypatch, f"[{named}, {named}]", "--out", str(tmp_path)) == 2
     assert "different names" in capsys.readouterr().err
-    thirds = (
-        '{"draft": [[[0.3333, 0.6667]], [[0.5, 0.5], [0.5, 0.5]]], "target": [[[0.33, 0.67000001]], [[1, 0], [1, 0]]]}'
-    )
-    assert run_command(monkeypatch, thirds) == 2
-    assert "level 0, row 0" in capsys.readouterr().err
+    more = '{"draft": [[[0.3, 0.70000001]], [[1, 0], [1, 0]]], "target": [[[0.5, 0.5]], [[1, 0], [1, 0]]]}'
+    assert run_command(monkeypatch, more) == 2
+    assert "sum to 100000001/100000000, not to 1" in capsys.readouterr().err

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
 from toy_models.families import FAMILIES, family_pairs
 from toy_models.files import pair_to_json, read_pairs, write_pairs
 from toy_models.strategies import pairs
-from toy_models.tables import TableError, ToyPair
+from toy_models.tables import TableError, TableModel, ToyPair
 
 TABLE = [[["1/3", "2/3"]], [["1", "0"], ["1/4", "3/4"]]]
 PAIR = {"draft": TABLE, "target": TABLE}
@@ -225,3 +227,27 @@ def test_a_misspelt_key_is_not_ignored(wrong: str, meant: str) -> None:
 def test_other_keys_are_ignored() -> None:
     extra = {"expected": 1, "prompt": "once", "temperature": 1.0, "about": ""}
     assert len(read_pairs(json.dumps(PAIR | extra))) == 1
+
+
+def test_decimals_are_read_as_they_are_written_where_that_is_asked_for() -> None:
+    def text(last: str) -> str:
+        law = f"[0.1, 0.2, {last}]"
+        return f'{{"draft": [[{law}], [{law}, {law}, {law}]], "target": [[[1, 0, 0]], [{law}, [0, 1, 0], {law}]]}}'
+
+    (pair,) = read_pairs(text("0.7"), exact=True)
+    assert pair.draft.fractions[0][0] == (Fraction(1, 10), Fraction(1, 5), Fraction(7, 10))
+    assert read_pairs(text("0.7"))[0].draft.fractions is None
+    read_pairs(text("0.70000001"))  # within the rounding that floats are allowed
+    with pytest.raises(TableError, match=r"draft: level 0, row 0: the fractions sum to 100000001/100000000, not to 1"):
+        read_pairs(text("0.70000001"), exact=True)
+
+
+def test_a_model_of_floats_can_be_made_exact() -> None:
+    (pair,) = read_pairs(
+        '{"draft": [[[0.25, 0.75]], [[1, 0], [1, 0]]], "target": [[["1/3", "2/3"]], [[1, 0], [1, 0]]]}'
+    )
+    assert pair.exact().draft.fractions[0][0] == (Fraction(1, 4), Fraction(3, 4))
+    assert pair.exact().target is pair.target
+    thirds = TableModel((np.array([[1 / 3, 2 / 3]]), np.array([[0.5, 0.5]] * 2)))
+    with pytest.raises(TableError, match=r"'thirds': target: level 0, row 0: .* decimals that sum to 1"):
+        ToyPair("thirds", pair.draft, thirds).exact()
