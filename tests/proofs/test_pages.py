@@ -43,7 +43,9 @@ def references(page: Path) -> Iterator[tuple[str, str | None]]:
 
 
 def names_in(path: Path) -> set[str]:
-    """What a module defines at its top: functions, classes, constants."""
+    """What a Python module defines at its top, or what a Coq file defines and proves."""
+    if path.suffix == ".v":
+        return set(re.findall(r"^\s*(?:Theorem|Lemma|Definition|Fixpoint)\s+(\w+)", path.read_text(), re.MULTILINE))
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
