@@ -6,6 +6,7 @@ the same rule gives text in the one and an exact law in the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,12 @@ import torch
 from torch import Tensor
 
 from spectr_verify.errors import InputError
+
+_BLOCK = 512
+"""A choice among many is made in two steps, block and entry: about the square root of a large vocabulary."""
+
+_CACHED = 2**17
+"""So many weights are added up at once."""
 
 
 class ChanceError(InputError):
@@ -50,20 +57,42 @@ class Sampled:
 
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
-        check_weights(weights)
-        steps = weights.cumsum(dim=-1, dtype=torch.float64)
-        steps /= steps[:, -1:].clone()
-        possible = weights > 0
-        # A parallel sum, as on a GPU, can step up where the weight is zero, and end above the last positive weight.
-        found, first = (possible & (steps > self._uniform(weights.shape[0], 1))).max(dim=-1)
-        last = weights.shape[1] - 1 - possible.flip(-1).max(dim=-1).indices
-        return torch.where(found, first, last)
+        _check_form(weights)
+        size = max(1, min(_BLOCK, weights.shape[1]))
+        masses = _block_masses(weights, size)
+        total = masses.sum(dim=-1, keepdim=True)
+        _check_values(weights, total[:, 0])
+        point = self._uniform(len(weights), 1)
+        if masses.shape[1] == 1:
+            return _first_beyond(weights, weights.cumsum(dim=-1, dtype=torch.float64) / total, point)
+        ends = masses.cumsum(dim=-1)
+        block = _first_beyond(masses, ends / total, point)[:, None]
+        inside = _some_block(weights, block, size)
+        steps = (ends - masses).gather(1, block) + inside.cumsum(dim=-1, dtype=torch.float64)
+        return block[:, 0] * size + _first_beyond(inside, steps / total, point)
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
         check_intervals(low, high)
         low, high = low.to(torch.float64), high.to(torch.float64)
         return (high - self._uniform(*low.shape) * (high - low)).argmin(dim=-1)
+
+    def last_success(self, bound: Tensor, success: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Toss independent coins, one for each place of a row, and tell the last that succeeds: int64 [B].
+
+        What a categorical over the places would choose, drawn without looking at most of their probabilities: not at
+        those before the last coin that is sure, and not where the uniform number lies above the bound already.
+
+        Args:
+            bound: [B, n], no coin is likelier to succeed, and one whose bound is 1 is sure. The first coin must be.
+            success: (row int64 [m], place int64 [m]) to the probabilities [m] of these coins.
+        """
+        luck = self._uniform(*bound.shape)
+        place = torch.arange(bound.shape[1], device=bound.device)
+        sure = torch.where(bound >= 1, place, 0).amax(dim=-1)
+        row, at = ((luck < bound) & (place > sure[:, None])).nonzero(as_tuple=True)
+        won = torch.where(luck[row, at] < success(row, at), at, 0)
+        return sure.scatter_reduce(0, row, won, "amax")
 
     def _uniform(self, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=self.generator, device=self.generator.device, dtype=torch.float64)
@@ -191,20 +220,61 @@ def _product_of_others(factors: Tensor) -> Tensor:
     return before * after
 
 
+def _block_masses(weights: Tensor, size: int) -> Tensor:
+    """Sums of ``weights`` [B, n] over blocks of ``size``, the last of which may be shorter: float64 [B, blocks]."""
+    outcomes = weights.shape[1]
+    whole = outcomes // size * size
+    parts = weights.split(max(1, _CACHED // outcomes)) if weights.is_cpu and outcomes else (weights,)
+    masses = [part[:, :whole].to(torch.float64).reshape(len(part), -1, size).sum(dim=-1) for part in parts]
+    if whole < outcomes:
+        masses = [torch.cat(masses), weights[:, whole:].sum(dim=-1, keepdim=True, dtype=torch.float64)]
+        return torch.cat(masses, dim=1)
+    return masses[0] if len(masses) == 1 else torch.cat(masses)
+
+
+def _some_block(weights: Tensor, block: Tensor, size: int) -> Tensor:
+    """One block of each row, filled up with zeros: [B, n] and int64 [B, 1] to [B, size]."""
+    index = block * size + torch.arange(size, device=block.device)
+    beyond = index >= weights.shape[1]
+    return weights.gather(1, index.masked_fill(beyond, 0)).masked_fill(beyond, 0.0)
+
+
+def _first_beyond(weights: Tensor, steps: Tensor, point: Tensor) -> Tensor:
+    """The first index of positive weight whose step lies above the point, or the last of positive weight: int64 [B].
+
+    A parallel sum, as on a GPU, can step up where the weight is zero, and end above the last positive weight; and the
+    sum of a block need not be the last of its running sums.
+    """
+    possible = weights > 0
+    found, first = (possible & (steps > point)).max(dim=-1)
+    last = weights.shape[1] - 1 - possible.flip(-1).max(dim=-1).indices
+    return torch.where(found, first, last)
+
+
 def check_weights(weights: Tensor) -> Tensor:
     """Sums of the rows of ``weights`` [B, n], float64 [B]; ``ChanceError`` unless every row can be chosen from."""
+    _check_form(weights)
+    total = weights.sum(dim=-1, dtype=torch.float64)
+    _check_values(weights, total)
+    return total
+
+
+def _check_form(weights: object) -> None:
     if not isinstance(weights, Tensor) or weights.ndim != 2 or not weights.is_floating_point():
         raise ChanceError(f"categorical takes floating-point weights [B, n]; it got {_describe(weights)}")
-    total = weights.sum(dim=-1, dtype=torch.float64)
-    # The sum of finite weights can be infinite, and then nothing could be chosen.
-    bad = ~((weights >= 0).all(dim=-1) & torch.isfinite(total) & (total > 0))
-    if bad.any():
-        row = int(bad.int().argmax())
+
+
+def _check_values(weights: Tensor, total: Tensor) -> None:
+    # Finite weights can have an infinite sum, and then nothing could be chosen; one that is no number makes it none.
+    fine = (total > 0) & (total < torch.inf)
+    if weights.shape[1]:
+        fine &= weights.amin(dim=-1) >= 0
+    if not fine.all():
+        row = int(fine.int().argmin())
         raise ChanceError(
             f"categorical, row {row}: {_fault(weights[row])} in the weights {_short(weights[row])}; "
             "they must be finite, with a finite sum, none negative, not all zero"
         )
-    return total
 
 
 def _fault(weights: Tensor) -> str:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from scipy.stats import chi2
 from torch import Tensor
 
+import spectr_verify.chance
 from spectr_verify.chance import Chance, ChanceError, Enumerated, Fork, Sampled, smallest_uniform_law
 
 Interval = tuple[float, float]
@@ -322,14 +323,18 @@ def test_an_index_is_drawn_where_the_running_sum_passes_the_point(weights: list[
     assert int(FixedUniform(step / 16).categorical(doubles([float(w) for w in weights]))) == expected
 
 
+@pytest.mark.parametrize("size", [1, 5])
 def test_a_running_sum_that_rounds_up_at_a_weight_of_zero_draws_no_impossible_index(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Sums in parallel, as on a GPU, need not be flat where the weights are zero."""
-    uneven = doubles([0.0, 1.0, 1 + 2e-16, 2.0, 2 + 4e-16])
-    monkeypatch.setattr(Tensor, "cumsum", lambda self, dim, dtype: uneven.clone())
+    """Sums in parallel, as on a GPU, need not be flat where the weights are zero: over blocks, and inside of one."""
+    uneven, exact = doubles([0.0, 1.0, 1 + 4e-16, 2.0, 2 + 4e-16]), Tensor.cumsum
+    monkeypatch.setattr(spectr_verify.chance, "_BLOCK", size)
+    monkeypatch.setattr(
+        Tensor, "cumsum", lambda self, **form: uneven.clone() if self.shape == uneven.shape else exact(self, **form)
+    )
     weights = doubles([0.0, 1.0, 0.0, 1.0, 0.0])
-    drawn = [int(FixedUniform(uniform).categorical(weights)) for uniform in (0.0, 0.5 - 2.0**-54, LARGEST_UNIFORM)]
+    drawn = [int(FixedUniform(uniform).categorical(weights)) for uniform in (0.0, 0.5, LARGEST_UNIFORM)]
     assert drawn == [1, 3, 3]
 
 

@@ -1,26 +1,40 @@
 """What several rules share: weights along a draft, stopping points, corrections.
 
 All functions take any leading shape ``..``: [B] for one draft a row, [B, K] for all drafts at once.
-Quantities along a path are float64 whatever the laws are; sums over the vocabulary accumulate in float64.
+Quantities along a path are float64 whatever the laws are. Over the vocabulary the arithmetic is in the format of the
+laws, float32 at least, and sums accumulate in float64.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Chance
+from spectr_verify.chance import Chance, Sampled
 from spectr_verify.rounds import Emission, Round
 
 _LARGEST = 1e300
 """Ratios of probabilities stop here; what lies beyond has a weight below 1e-300."""
 
+_ENTRIES = 2**16
+"""So many numbers of a law are worked on at once, that what is made of them stays in the cache."""
+
 
 def on_path(laws: Tensor, tokens: Tensor) -> Tensor:
     """Probability of each token under the law at its position: [.., L, V] and [.., L] to float64 [.., L]."""
     return laws.gather(-1, tokens[..., None])[..., 0].to(torch.float64)
+
+
+def on_paths(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Both models' probability of each drafted token: float64 [.., L].
+
+    Args:
+        tokens: int64 [.., L]; draft_probs: [.., L, V]; target_probs: [.., L or L+1, V].
+    """
+    return on_path(draft_probs, tokens), on_path(target_probs[..., : tokens.shape[-1], :], tokens)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -35,13 +49,98 @@ def any_of(probability: Tensor, count: Tensor | int) -> Tensor:
 
 
 def residual(weight: Tensor, target: Tensor, draft: Tensor) -> Tensor:
-    """(w q - p)+ / max(w, 1) over the vocabulary: weights [..], laws [.., V].
+    """(q - p/w)+, which is (w q - p)+ in units of w, over the vocabulary: weights [..], laws [.., V].
 
-    Dividing by max(w, 1) keeps the numbers finite for every w and changes no law that they are weights of.
+    It is computed as (q - p) + (1 - 1/w) p: where draft and target are close and w is close to 1, what cancels are
+    numbers of the size of their differences; and finite whatever w is. In float32 at least.
     """
-    up = weight.clamp(max=1.0)[..., None].to(target.dtype)
-    down = weight.clamp(min=1.0)[..., None].to(draft.dtype)
-    return (up * target - draft / down).clamp(min=0.0)
+    form = working_format(target, draft)
+    return _residual(_surplus(weight, form)[..., None], target.to(form), draft.to(form))
+
+
+def _surplus(weight: Tensor, form: torch.dtype) -> Tensor:
+    """1 - 1/w, finite: at the limit the residual is nothing where the draft's law is anything."""
+    return (1 - weight.reciprocal()).clamp(min=-torch.finfo(form).max).to(form)
+
+
+def _residual(surplus: Tensor, target: Tensor, draft: Tensor, out: Tensor | None = None) -> Tensor:
+    return torch.sub(target, draft, out=out).addcmul_(draft, surplus).clamp_(min=0.0)
+
+
+def working_format(*laws: Tensor) -> torch.dtype:
+    """The number format in which laws are worked with: the finest of theirs, float32 at least."""
+    form = torch.float32
+    for law in laws:
+        form = torch.promote_types(form, law.dtype)
+    return form
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places on drafts and the laws of both models there, looked up when they are worked with.
+
+    Attributes:
+        target_probs, draft_probs: [.., V], any laws.
+        target_at, draft_at: int64 [n], which of them, counted over ``..``.
+    """
+
+    target_probs: Tensor
+    target_at: Tensor
+    draft_probs: Tensor
+    draft_at: Tensor
+
+    @classmethod
+    def on_drafts(cls, round: Round, draft: Tensor, length: Tensor) -> Places:
+        """After the first ``length`` [n] tokens of the drafts numbered ``draft`` [n], counted over B and K.
+
+        The draft model's law after a whole draft is not known: it is the last one there.
+        """
+        L = round.length
+        target_at, draft_at = draft * (L + 1) + length, draft * L + length.clamp(max=L - 1)
+        return cls(round.target_probs, target_at, round.draft_probs, draft_at)
+
+    def take(self, at: Tensor) -> Places:
+        """Some of the places: int64 [m]."""
+        return replace(self, target_at=self.target_at[at], draft_at=self.draft_at[at])
+
+    @property
+    def form(self) -> torch.dtype:
+        """The number format that the laws are worked with in."""
+        return working_format(self.target_probs, self.draft_probs)
+
+    def laws(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Which places, q and p [m, V] there: a few at a time, that what is made of them stays in the cache."""
+        targets, drafts = (laws.detach().reshape(-1, laws.shape[-1]) for laws in (self.target_probs, self.draft_probs))
+        form, count = self.form, len(self.target_at)
+        size = max(1, _ENTRIES // targets.shape[1]) if targets.device.type == "cpu" else max(1, count)
+        for first in range(0, count, size):
+            part = slice(first, first + size)
+            target, draft = _some(targets, self.target_at[part]), _some(drafts, self.draft_at[part])
+            yield part, target.to(form), draft.to(form)
+
+    def masses(self, weight: Tensor) -> Tensor:
+        """Sums of (w q - p)+ over the vocabulary, for weights in [0, 1]: float64 [n]."""
+        found = torch.zeros_like(weight)
+        surplus = _surplus(weight, self.form)[:, None]
+        for part, q, p in self.laws():
+            found[part] = _residual(surplus[part], q, p).sum(dim=-1, dtype=torch.float64)
+        return found * weight
+
+    def corrections(self, weight: Tensor, plain: Tensor) -> Tensor:
+        """The ``residual``, or the target where ``plain``, or where nothing is left: [n, V]. See ``or_target``."""
+        targets = self.target_probs.reshape(-1, self.target_probs.shape[-1])
+        found = targets.new_empty(len(weight), targets.shape[1], dtype=self.form)
+        surplus = _surplus(weight, self.form)[:, None]
+        plain = plain.clone()
+        for part, q, p in self.laws():
+            plain[part] |= _residual(surplus[part], q, p, out=found[part]).amax(dim=-1) <= 0
+        found[plain] = targets[self.target_at[plain]].to(found.dtype)
+        return found
+
+
+def _some(laws: Tensor, at: Tensor) -> Tensor:
+    """``laws[at]``: [N, V] and int64 [n] to [n, V]; a single one is not copied."""
+    return laws.narrow(0, int(at), 1) if len(at) == 1 else laws.index_select(0, at)
 
 
 def or_target(weights: Tensor, target: Tensor) -> Tensor:
@@ -65,34 +164,43 @@ def stop_at_first_rejection(accept: Tensor) -> Tensor:
     return reached * torch.cat([1 - accept, torch.ones_like(accept[..., :1])], dim=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Stop:
-    """A draft, where its acceptance stopped, and the weights of the token that follows.
+def last_success(bound: Tensor, success: Callable[[Tensor, Tensor], Tensor], chance: Chance) -> Tensor:
+    """The last place on each path whose own coin succeeds: int64 [B, K].
 
-    Attributes:
-        accepted: int64 [..], the accepted length tau.
-        correction: [.., V], weights of the next token (the target's law when the whole draft was accepted).
-    """
-
-    accepted: Tensor
-    correction: Tensor
-
-
-def stop_on_path(stops: Tensor, weight: Tensor, draft_probs: Tensor, target_probs: Tensor, chance: Chance) -> Stop:
-    """Draw the accepted length and find the correction (w q - p)+ there, q after a whole draft.
+    One choice for all coins of a path, by ``stopping_law``. Chance that is sampled tosses the coins instead, and is
+    spared most of the laws.
 
     Args:
-        stops: [B, L+1], law of the accepted length.
-        weight: [B, L+1], running weight w after each prefix.
-        draft_probs: [B, L, V], target_probs: [B, L+1, V].
+        bound: [B, K, L+1], no coin is likelier to succeed, and one whose bound is 1 is sure: the first is.
+        success: (path int64 [m], place int64 [m]) to the coins' probabilities [m]; paths are counted over B and K.
+        chance: draws.
     """
-    B, L = draft_probs.shape[:2]
-    row = torch.arange(B, device=stops.device)
-    accepted = chance.categorical(stops)
-    target = target_probs[row, accepted]
-    draft = draft_probs[row, accepted.clamp(max=L - 1)]
-    left = or_target(residual(weight[row, accepted], target, draft), target)
-    return Stop(accepted, torch.where((accepted == L)[:, None], target, left))
+    paths = bound.flatten(0, 1)
+    if isinstance(chance, Sampled):
+        return chance.last_success(paths, success).view(bound.shape[:2])
+    path, place = torch.ones_like(paths).nonzero(as_tuple=True)
+    coins = torch.minimum(success(path, place).view(bound.shape), bound)
+    return choose(stopping_law(torch.where(bound >= 1, 1.0, coins)), chance)
+
+
+def correction(round: Round, accepted: Tensor, weight: Tensor) -> Tensor:
+    """Weights of the token after each draft's accepted ones: (w q - p)+ there, q after a whole draft: [B, K, V].
+
+    Args:
+        round: the laws.
+        accepted: int64 [B, K], the accepted length of each draft.
+        weight: [B, K], the running weight w there.
+    """
+    length = accepted.flatten()
+    places = Places.on_drafts(round, torch.arange(len(length), device=length.device), length)
+    return places.corrections(weight.flatten(), length == round.length).view(*accepted.shape, round.vocab)
+
+
+def choose(weights: Tensor, chance: Chance) -> Tensor:
+    """One choice for each path: [B, K, n] to int64 [B, K]."""
+    if isinstance(chance, Sampled):
+        return chance.categorical(weights.flatten(0, 1)).view(weights.shape[:2])
+    return torch.stack([chance.categorical(each) for each in weights.unbind(dim=1)], dim=1)
 
 
 def emit(round: Round, draft: Tensor, accepted: Tensor, extra: Tensor) -> Emission:

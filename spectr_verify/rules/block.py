@@ -7,7 +7,16 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import emit, on_path, ratio, residual, stop_on_path, stopping_law
+from spectr_verify.rules._path import Places, choose, correction, emit, last_success, on_paths, ratio
+
+_LARGEST_LOG = 690.0
+"""Running weights stop at exp of this, about 1e300."""
+
+
+def log_weight(p: Tensor, q: Tensor) -> Tensor:
+    """log Q/P along a draft, after each prefix: [.., L] and [.., L] to float64 [.., L+1], starting at 0."""
+    steps = ratio(q, p).log()
+    return torch.cat([torch.zeros_like(steps[..., :1]), steps.cumsum(dim=-1)], dim=-1)
 
 
 def running_weight(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, *, capped: bool) -> Tensor:
@@ -19,34 +28,60 @@ def running_weight(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, *,
     Args:
         tokens: int64 [.., L]; draft_probs: [.., L, V]; target_probs: [.., L or L+1, V].
     """
-    p = on_path(draft_probs, tokens)
-    q = on_path(target_probs[..., : tokens.shape[-1], :], tokens)
-    weights = [torch.ones_like(p[..., 0])]
-    for i in range(tokens.shape[-1]):
-        weight = ratio(weights[-1] * q[..., i], p[..., i])
-        weights.append(weight.clamp(max=1.0) if capped else weight)
-    return torch.stack(weights, dim=-1)
+    logs = log_weight(*on_paths(tokens, draft_probs, target_probs))
+    if capped:
+        return (logs - logs.cummax(dim=-1).values).exp()
+    return logs.clamp(max=_LARGEST_LOG).exp()
 
 
-def block_success(weight: Tensor, draft_probs: Tensor, target_probs: Tensor) -> Tensor:
-    """Acceptance probability h_i of each prefix of a draft: float64 [.., L+1].
+def stop_block(weight: Tensor, p: Tensor, q: Tensor, round: Round, chance: Chance) -> Tensor:
+    """The last prefix of each draft whose own coin succeeds: its length, int64 [B, K].
 
-    With A = sum of (w q - p)+, h = A / (A + 1 - w) where w < 1, else 1; the whole draft has h = min(w, 1).
-    The same formula serves greedy block verification, whose weight is not capped.
+    With A = sum of (w q - p)+ over the vocabulary the coin is h = A / (A + 1 - w) where w < 1, else 1; the whole
+    draft has h = min(w, 1). The same formula serves greedy block verification, whose weight is not capped.
+
+    Args:
+        weight: float64 [B, K, L+1], the running weight after each prefix.
+        p, q: float64 [B, K, L], both models' probability of each drafted token.
+        round: where the laws are.
+        chance: draws.
     """
-    length = draft_probs.shape[-2]
+    weight = weight.clamp(max=1.0)
+    weights = weight.flatten(0, 1)
+
+    def success(path: Tensor, place: Tensor) -> Tensor:
+        w = weights[path, place]
+        open = ((w < 1) & (place < round.length)).nonzero()[:, 0]
+        before = w[open]
+        mass = Places.on_drafts(round, path[open], place[open]).masses(before)
+        return w.index_copy(0, open, mass / (mass + 1 - before))
+
+    return last_success(coin_bound(weight, p, q), success, chance)
+
+
+def coin_bound(weight: Tensor, p: Tensor, q: Tensor) -> Tensor:
+    """What no coin of block verification is likelier than, by the drafted tokens alone: float64 [.., L+1].
+
+    The mass A is at most what the next drafted token x leaves, (w q(x) - p(x))+, and w (1 - q(x)) for all others.
+
+    Args:
+        weight: float64 [.., L+1], the running weights, 1 at most; p, q: [.., L], probability of each drafted token.
+    """
     before = weight[..., :-1]
-    left = residual(before, target_probs[..., :length, :], draft_probs).sum(dim=-1, dtype=torch.float64)
-    success = torch.where(before >= 1, 1.0, left / (left + (1 - before).clamp(min=0.0)))
-    return torch.cat([success, weight[..., -1:].clamp(max=1.0)], dim=-1)
+    mass = (before * q - p).clamp(min=0.0) + before * (1 - q).clamp(min=0.0)
+    bound = torch.where(before < 1, mass / (mass + 1 - before), 1.0)
+    return torch.cat([bound, weight[..., -1:]], dim=-1)
 
 
 def verify_block(round: Round, chance: Chance, *, capped: bool) -> Emission:
     """Block verification of the first draft, with the running weight capped at 1 or not."""
-    tokens, p, q = round.drafts[:, 0], round.draft_probs[:, 0], round.target_probs[:, 0]
-    weight = running_weight(tokens, p, q, capped=capped)
-    stop = stop_on_path(stopping_law(block_success(weight, p, q)), weight, p, q, chance)
-    return emit(round, torch.zeros_like(stop.accepted), stop.accepted, chance.categorical(stop.correction))
+    round = round.first_drafts(1)
+    weight = running_weight(round.drafts, round.draft_probs, round.target_probs, capped=capped)
+    p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
+    accepted = stop_block(weight, p, q, round, chance)
+    stopped = weight.gather(-1, accepted[..., None])[..., 0]
+    extra = choose(correction(round, accepted, stopped), chance)
+    return emit(round, torch.zeros_like(accepted[:, 0]), accepted[:, 0], extra[:, 0])
 
 
 def block(round: Round, chance: Chance) -> Emission:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import emit, on_path, ratio, stop_on_path, stopping_law
-from spectr_verify.rules.block import block_success, running_weight
+from spectr_verify.rules._path import choose, correction, emit, on_paths, ratio
+from spectr_verify.rules.block import log_weight, stop_block
 
 
 def block_race(round: Round, chance: Chance) -> Emission:
@@ -19,36 +18,19 @@ def block_race(round: Round, chance: Chance) -> Emission:
     says nothing about the texts, so the winner's text follows the target. Stateless, any K;
     E[tau] = sum over v of Q(v) (1 - (1 - rho(v))^K).
     """
-    weight = running_weight(round.drafts, round.draft_probs, round.target_probs, capped=True)
-    stops = stopping_law(block_success(weight, round.draft_probs, round.target_probs))
-    rho = smallest_ratio(round)
-    lengths, extras, lows, highs = [], [], [], []
-    row = torch.arange(round.rows, device=rho.device)
-    for k in range(round.num_drafts):
-        p, q = round.draft_probs[:, k], round.target_probs[:, k]
-        stop = stop_on_path(stops[:, k], weight[:, k], p, q, chance)
-        extra = chance.categorical(stop.correction)
-        high = rho[row, k, stop.accepted]
-        whole = stop.accepted == round.length
-        # The correction's weight (W q - p)+ is positive only where rho(vc) = rho(v) p / (W q) lies below rho(v).
-        p_extra = on_path(p[row, stop.accepted.clamp(max=round.length - 1)], extra)
-        q_extra = on_path(q[row, stop.accepted], extra)
-        step = ratio(p_extra, weight[row, k, stop.accepted] * q_extra).clamp(max=1.0)
-        lengths.append(stop.accepted)
-        extras.append(extra)
-        highs.append(high)
-        lows.append(torch.where(whole, 0.0, high * step))
-    winner = chance.smallest_uniform(torch.stack(lows, dim=-1), torch.stack(highs, dim=-1))
-    accepted = torch.stack(lengths, dim=-1)[row, winner]
-    return emit(round, winner, accepted, torch.stack(extras, dim=-1)[row, winner])
-
-
-def smallest_ratio(round: Round) -> Tensor:
-    """rho after each prefix of each draft, the smallest min(P/Q, 1) on the way: float64 [B, K, L+1]."""
-    p = on_path(round.draft_probs, round.drafts)
-    q = on_path(round.target_probs[:, :, :-1], round.drafts)
-    ratios = [torch.ones_like(p[..., 0])]
-    for i in range(round.length):
-        # Where q is 0 no lossless rule arrives, and the value is never used.
-        ratios.append(ratio(ratios[-1] * p[..., i], q[..., i]))
-    return torch.stack(ratios, dim=-1).cummin(dim=-1).values
+    p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
+    logs = log_weight(p, q)
+    largest = logs.cummax(dim=-1).values
+    weights = (logs - largest).exp()
+    accepted = stop_block(weights, p, q, round, chance)
+    weight, high = (along.gather(-1, accepted[..., None])[..., 0] for along in (weights, (-largest).exp()))
+    extra = choose(correction(round, accepted, weight), chance)
+    # high is rho there, the smallest min(P/Q, 1) on the way. The correction's weight (W q - p)+ is positive only where
+    # rho(vc) = rho(v) p / (W q) lies below rho(v).
+    row, draft = torch.arange(round.rows, device=extra.device), torch.arange(round.num_drafts, device=extra.device)
+    whole = accepted == round.length
+    p_extra = round.draft_probs[row[:, None], draft, accepted - whole.long(), extra].to(torch.float64)
+    q_extra = round.target_probs[row[:, None], draft, accepted, extra].to(torch.float64)
+    step = ratio(p_extra, weight * q_extra).clamp(max=1.0)
+    winner = chance.smallest_uniform(torch.where(whole, 0.0, high * step), high)
+    return emit(round, winner, accepted[row, winner], extra[row, winner])

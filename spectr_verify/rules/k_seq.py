@@ -7,10 +7,11 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._levels import level_by_level
-from spectr_verify.rules._path import any_of, ratio
+from spectr_verify.rules._levels import Correction, level_by_level
+from spectr_verify.rules._path import Places, any_of, or_target, ratio
 
-_BISECTIONS = 60
+_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-6}
+"""How far s may lie above the smallest valid one."""
 
 
 def k_seq(round: Round, chance: Chance) -> Emission:
@@ -18,31 +19,61 @@ def k_seq(round: Round, chance: Chance) -> Emission:
     return level_by_level(round, chance, _step)
 
 
-def _step(p: Tensor, q: Tensor, tokens: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-    # Scalars s, beta are float64; the products below take the laws' precision back only in `left`.
-    p64, q64 = p.to(torch.float64), q.to(torch.float64)
+def _step(places: Places, p: Tensor, q: Tensor, active: Tensor) -> tuple[Tensor, Correction]:
     k = active.sum(dim=-1).clamp(min=1).to(torch.float64)
-    s = smallest_scale(p64, q64, k)
-    capped = torch.minimum(p64, q64 / s[:, None])
-    beta = capped.sum(dim=-1)
-    gain = ratio(any_of(beta, k), beta)
-    accept = ratio(q64.gather(1, tokens) / s[:, None], p64.gather(1, tokens)).clamp(max=1.0)
-    left = (q64 - capped * gain[:, None]).clamp(min=0.0)
-    return accept, left.to(q.dtype)
+    s = torch.ones_like(k)
+    for part, target, draft in places.laws():
+        s[part] = smallest_scale(draft, target, k[part])
+    accept = ratio(q / s[:, None], p).clamp(max=1.0)
+    return accept, lambda at: _correction(places.take(at), s[at], k[at])
+
+
+def _correction(places: Places, s: Tensor, k: Tensor) -> Tensor:
+    """q - min(p, q/s) (1 - (1 - beta)^k) / beta: [n, V]."""
+    found = []
+    for part, target, draft in places.laws():
+        capped = _capped(draft, target, s[part])
+        beta = capped.sum(dim=-1, dtype=torch.float64)
+        gain = ratio(any_of(beta, k[part]), beta)[:, None].to(capped.dtype)
+        found.append(or_target((target - capped.mul_(gain)).clamp_(min=0.0), target))
+    return torch.cat(found)
 
 
 def smallest_scale(p: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """Smallest valid s in [1, k]: 1 - (1 - beta(s))^k <= s beta(s), found by bisection from above: float64 [B].
+    """Smallest valid s in [1, k]: s >= G(s) = (1 - (1 - beta(s))^k) / beta(s), beta = sum of min(p, q/s): float64 [B].
+
+    s* is between 1 and k, which is always valid; where it is 1 there is nothing to find. The search is by secants, in
+    all rows at once, which aim a little beyond s* and so end at a valid s; every eighth step halves what is left.
 
     Args:
-        p, q: float64 [B, V], draft's and target's laws.
+        p, q: [B, V], draft's and target's laws, float32 or float64.
         k: float64 [B], number of active drafts.
     """
-    low, high = torch.ones_like(k), k.clone()
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        beta = torch.minimum(p, q / middle[:, None]).sum(dim=-1)
-        valid = any_of(beta, k) <= middle * beta
-        low, high = torch.where(valid, low, middle), torch.where(valid, middle, high)
-    beta_one = torch.minimum(p, q).sum(dim=-1)
-    return torch.where(any_of(beta_one, k) <= beta_one, 1.0, high)
+    tolerance = _TOLERANCE[p.dtype]
+
+    def excess(s: Tensor) -> Tensor:
+        beta = _capped(p, q, s).sum(dim=-1, dtype=torch.float64)
+        return s - ratio(any_of(beta, k), beta)
+
+    low, high = torch.ones_like(k), k
+    at, value = low, excess(low)
+    high = torch.where(value >= 0, low, high)
+    found = high - low <= tolerance
+    distance = value  # the first step is to G(1)
+    step = 0
+    while not bool(found.all()):
+        step += 1
+        secant = at - distance + tolerance / 2
+        inside = (secant > low) & (secant < high) & (step % 8 > 0)
+        last, last_value = at, value
+        at = torch.where(inside, secant, (low + high) / 2)
+        value = excess(at)
+        low, high = torch.where(value < 0, at, low), torch.where(value < 0, high, at)
+        distance = value * (at - last) / (value - last_value)
+        found |= (value >= 0) & (distance.abs() <= tolerance) | (high - low <= tolerance)
+    return high
+
+
+def _capped(p: Tensor, q: Tensor, s: Tensor) -> Tensor:
+    """min(p, q/s): [B, V]."""
+    return torch.minimum(q * s.reciprocal()[:, None].to(q.dtype), p)

@@ -7,22 +7,30 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._levels import level_by_level
-from spectr_verify.rules._path import on_path, or_target, ratio
+from spectr_verify.rules._levels import Correction, level_by_level
+from spectr_verify.rules._path import Places, ratio
 
 
 def recursive_rejection(round: Round, chance: Chance) -> Emission:
-    """Offer the drafts in turn with min(1, q'/p); every rejection replaces q' by (q' - p)+ normalised."""
+    """Offer the drafts in turn with min(1, q'/p); every rejection replaces q' by (q' - p)+ normalised.
+
+    After any number of rejections q' is (q - c p)+ normalised, where every rejection adds to c what mass there is.
+    """
     return level_by_level(round, chance, _step)
 
 
-def _step(p: Tensor, q: Tensor, tokens: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-    residual = q
+def _step(places: Places, p: Tensor, q: Tensor, active: Tensor) -> tuple[Tensor, Correction]:
+    taken = torch.zeros_like(p[:, 0])  # c
+    mass = torch.ones_like(taken)
     accept = []
-    for k in range(tokens.shape[1]):
-        token = tokens[:, k : k + 1]
-        accept.append(ratio(on_path(residual, token[:, 0]), on_path(p, token[:, 0])).clamp(max=1.0))
-        rest = or_target((residual - p).clamp(min=0.0), residual)
-        rest = rest / rest.sum(dim=-1, keepdim=True)
-        residual = torch.where(active[:, k, None], rest, residual)
-    return torch.stack(accept, dim=-1), residual
+    for k in range(active.shape[1]):
+        if k:
+            mass = torch.where(taken > 0, places.masses(taken.reciprocal()) * taken, mass)
+        rest = (q[:, k] - taken * p[:, k]).clamp(min=0.0)
+        accept.append(ratio(rest, mass * p[:, k]).clamp(max=1.0))
+        taken = torch.where(active[:, k], taken + mass, taken)
+
+    def correction(at: Tensor) -> Tensor:
+        return places.take(at).corrections(taken[at].reciprocal(), torch.zeros_like(at, dtype=torch.bool))
+
+    return torch.stack(accept, dim=-1), correction

@@ -6,7 +6,7 @@ import torch
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import emit, on_path, ratio, stop_at_first_rejection, stop_on_path
+from spectr_verify.rules._path import choose, correction, emit, on_paths, ratio, stop_at_first_rejection
 
 
 def token(round: Round, chance: Chance) -> Emission:
@@ -14,9 +14,8 @@ def token(round: Round, chance: Chance) -> Emission:
 
     E[tau] is the sum over prefixes v of the product of min(p, q) along v.
     """
-    p, q = round.draft_probs[:, 0], round.target_probs[:, 0]
-    tokens = round.drafts[:, 0]
-    accept = ratio(on_path(q[:, :-1], tokens), on_path(p, tokens)).clamp(max=1.0)
-    stops = stop_at_first_rejection(accept)
-    stop = stop_on_path(stops, torch.ones_like(stops), p, q, chance)
-    return emit(round, torch.zeros_like(stop.accepted), stop.accepted, chance.categorical(stop.correction))
+    round = round.first_drafts(1)
+    p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
+    accepted = choose(stop_at_first_rejection(ratio(q, p).clamp(max=1.0)), chance)
+    extra = choose(correction(round, accepted, torch.ones_like(accepted, dtype=torch.float64)), chance)
+    return emit(round, torch.zeros_like(accepted[:, 0]), accepted[:, 0], extra[:, 0])
