@@ -153,13 +153,16 @@ Section BlockRace.
     rewrite mean_independent_bind, <- mean_bind. reflexivity.
   Qed.
 
-  (** Whatever the selection from the scores alone: smallest with ties settled fairly or by index, or any other. *)
-  Theorem block_race_is_lossless : lossless V L q (text_after V L q emitted_by_race).
+  Lemma block_race_means f : mean (text_after V L q emitted_by_race) f = mean (follow V q (S L) []) f.
   Proof.
-    apply lossless_by_means; [exact Hq |]. intros f. rewrite mean_text_after, mean_block_race.
+    rewrite mean_text_after, mean_block_race.
     apply (mean_race_constant select Hselect); [exact HK | apply scored_total |].
     intros a. rewrite mean_scored_completed, mean_score. ring.
   Qed.
+
+  (** Whatever the selection from the scores alone: smallest with ties settled fairly or by index, or any other. *)
+  Theorem block_race_is_lossless : lossless V L q (text_after V L q emitted_by_race).
+  Proof. apply lossless_by_means; [exact Hq | exact block_race_means]. Qed.
 
   (** ** Acceptance *)
 
