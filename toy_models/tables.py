@@ -317,7 +317,7 @@ def _check_exact_laws(fractions: Fractions) -> None:
                 raise TableError(f"{_at(depth, row)}: the probability {min(law)} is negative")
             if sum(law) != 1:
                 raise TableError(
-                    f"{_at(depth, row)}: the fractions sum to {_short(sum(law, Fraction(0)))}, not to 1; "
+                    f"{_at(depth, row)}: the fractions sum to {_sum_that_is_not_1(sum(law, Fraction(0)))}, not to 1; "
                     "exact laws must be exact"
                 )
 
@@ -386,9 +386,9 @@ def _entry(entry: Any, where: str) -> float | Fraction:
     return fraction
 
 
-def _short(fraction: Fraction) -> str:
-    """A fraction, or about what it is where it would fill the screen."""
-    return str(fraction) if fraction.denominator < 10**20 else f"about {float(fraction):.6g}"
+def _sum_that_is_not_1(total: Fraction) -> str:
+    """A sum that should be 1, or by how much it is not where it would fill the screen."""
+    return str(total) if total.denominator < 10**20 else f"1 {float(total - 1):+.2g}"
 
 
 def _shown(value: Any) -> str:
