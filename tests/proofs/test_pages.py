@@ -210,6 +210,25 @@ def test_a_kernel_covers_the_claimed_mass_of_every_text(pair: ToyPair) -> None:
     assert solve(flow, float_basis(flow)).value == sum(demand.values())
 
 
+@given(pair=pairs(max_vocab=2, max_length=2, max_drafts=3))
+@settings(max_examples=15)
+def test_the_stateful_optimum_is_the_least_over_sets_of_texts(pair: ToyPair) -> None:
+    tree = Tree.of(pair, pair.length, pair.drafts)
+
+    def value(inside: set[tuple[int, ...]]) -> Fraction:
+        def prefixes(x: tuple[int, ...]) -> int:
+            return sum(x[:end] in inside for end in range(1, pair.length + 1))
+
+        outside = sum(tree.target[v] for v in tree.nodes if v not in inside)
+        return outside + sum(w * max(map(prefixes, S)) for S, w in tree.weights.items())
+
+    sets = (
+        {v for v, kept in zip(tree.nodes, bits, strict=True) if kept}
+        for bits in product((0, 1), repeat=len(tree.nodes))
+    )
+    assert certify(pair, pair.length, pair.drafts, "stateful").value == min(map(value, sets))
+
+
 def test_a_tournament_of_two_equal_models_loses_a_quarter() -> None:
     pair = {"length": 1, "draft": [[HALF], [HALF] * 2], "target": [[HALF], [HALF] * 2]}
     ((_, _, *cells),) = table("tournament.md", "pair", "first law", "K = 1", "K = 2")
