@@ -118,7 +118,7 @@ Section Block.
   Qed.
 
   (** The identity of block verification. *)
-  Lemma prob_weight v : P v * W v = Q v * rho v.
+  Theorem prob_weight v : P v * W v = Q v * rho v.
   Proof.
     induction v as [| c v IH]; [unfold P, Q, W, rho; simpl; reals; ring |].
     pose proof (exit_share_from v c IH) as Hexit. pose proof (proj1 (weight_bounds v)) as Hw.
@@ -131,6 +131,30 @@ Section Block.
 
   Lemma exit_share v c : P v * residual p q (W v) v c = Q (c :: v) * (rho v - rho (c :: v)).
   Proof. apply exit_share_from, prob_weight. Qed.
+
+  (** The code finds rho(vc) for a correction [c] from rho(v), W(v) and the two probabilities of [c]. *)
+  Theorem low_as_coded v c : 0 < P v -> 0 < residual p q (W v) v c ->
+    rho v * minimum 1 (ratio (p v c) (W v * q v c)) = rho (c :: v).
+  Proof.
+    intros HP Hres. pose proof (exit_share v c) as Hexit. pose proof (prob_weight v) as Hpw.
+    pose proof (next_nonneg V p Hp v c) as Hpc. pose proof (rho_bounds v) as Hrho.
+    destruct (residual_spec p q (W v) v c) as [[E Hle] | [E _]]; rewrite E in *; [| lra].
+    set (D := W v * q v c) in *.
+    assert (HD : P v * D = Q (c :: v) * rho v).
+    { unfold D. rewrite <- Rmult_assoc, Hpw. change (Q (c :: v)) with (Q v * q v c). ring. }
+    assert (Hpos : 0 < Q (c :: v) * rho v) by (rewrite <- HD; apply Rmult_lt_0_compat; lra).
+    assert (HQ : Q (c :: v) <> 0) by (intros H0; rewrite H0 in Hpos; lra).
+    assert (Hratio : ratio (p v c) D = p v c / D).
+    { destruct (ratio_spec (p v c) D) as [[_ ->] | [H ->]]; [reflexivity |].
+      replace (p v c) with 0 by lra. field. lra. }
+    assert (Hsmall : p v c / D < 1).
+    { apply (Rmult_lt_reg_r D); [lra |]. unfold Rdiv. rewrite Rmult_assoc, Rinv_l by lra. lra. }
+    rewrite Hratio. destruct (minimum_spec 1 (p v c / D)) as [[H _] | [_ ->]]; [lra |].
+    apply (Rmult_eq_reg_l (Q (c :: v))); [| exact HQ].
+    apply (Rmult_eq_reg_r D); [| lra].
+    replace (Q (c :: v) * (rho v * (p v c / D)) * D) with (Q (c :: v) * rho v * p v c) by (field; lra).
+    replace (Q (c :: v) * rho (c :: v)) with (P v * p v c) by lra. rewrite <- HD. ring.
+  Qed.
 
   (** ** Where a draft through [v] stops *)
 

@@ -51,7 +51,7 @@ Section Laws.
   Definition maximum (x y : F) : F := if x <=? y then y else x.
   Definition positive (x : F) : bool := negb (x <=? 0).
 
-  (** As in [rules/_path.py]: 0 where the numerator is 0. *)
+  (** 0 where the numerator is 0, as in the code. *)
   Definition ratio (x y : F) : F := if positive x then x / y else 0.
 
   (** A finite law: outcomes with their probabilities. *)
@@ -66,7 +66,7 @@ Section Laws.
   Definition bind {A B} (d : law A) (k : A -> law B) : law B :=
     flat_map (fun wa => map (fun wb => (fst wa * fst wb, snd wb)) (k (snd wa))) d.
 
-  (** [Chance.categorical]: one of [l] in proportion to weights that need not sum to 1. *)
+  (** One of [l] in proportion to weights that need not sum to 1. *)
   Definition categorical {A} (l : list A) (weight : A -> F) : law A :=
     map (fun a => (weight a / sum l weight, a)) l.
 

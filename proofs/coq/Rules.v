@@ -1,8 +1,8 @@
 (** * The rules
 
-    Token verification, block verification and the block race, as in [spectr_verify/rules/token.py], [block.py] and
-    [block_race.py]; the names are those of the Python functions where there is one. [p] is the draft model, [q] the
-    target, [L] the length of a draft, [V] the size of the vocabulary. *)
+    Token verification, block verification and the block race, which are [token.py], [block.py] and [block_race.py]
+    in [spectr_verify/rules]. [p] is the draft model, [q] the target, [L] the length of a draft, [V] the size of the
+    vocabulary. Nothing is proved in this file. *)
 
 From Coq Require Import List Arith Bool.
 From SpectrVerify Require Import Laws.
@@ -26,17 +26,19 @@ Section Rules.
   Definition emitted (rule : list nat -> law F emission) : law F emission :=
     x <- draft V p L [];; rule x.
 
-  (** ** What the rules share ([rules/_path.py]) *)
+  (** ** What the rules share *)
 
-  (** (w q - p)+; the code divides it by max(w, 1), and here w is at most 1. *)
+  (** (w q - p)+ *)
   Definition residual (w : F) (v : text) (c : nat) : F := maximum 0 (w * q v c - p v c).
 
+  (** Where nothing is left of the target, the target itself: that is where no draft ever stops. *)
   Definition or_target (weight target : nat -> F) : nat -> F :=
     if existsb (fun c => positive (weight c)) (vocabulary V) then weight else target.
 
   Definition correction (w : F) (v : text) : nat -> F :=
     if length v =? L then q v else or_target (residual w v) (q v).
 
+  (** The accepted text [v], and a token from what is left, or from the target after a whole draft. *)
   Definition emit (w : F) (v : text) : law F emission :=
     c <- categorical (vocabulary V) (correction w v);; ret (v, c).
 
@@ -55,6 +57,7 @@ Section Rules.
     | a :: accept' => reached * (1 - a) :: stop_at_first_rejection (reached * a) accept'
     end.
 
+  (** Accept token after token with min(1, q/p); at the first rejection correct from (q - p)+. *)
   Definition token (x : list nat) : law F emission :=
     v <- choose (stop_at_first_rejection 1 (acceptances [] x)) (path [] x);; emit 1 v.
 
@@ -70,11 +73,12 @@ Section Rules.
   (** A(v), what is left of the target: the sum of (W q - p)+. *)
   Definition left_over (v : text) : F := sum (vocabulary V) (residual (running_weight v) v).
 
+  (** h(v) = A / (A + 1 - W) *)
   Definition success (v : text) : F :=
     let w := running_weight v in
     if 1 <=? w then 1 else left_over v / (left_over v + (1 - w)).
 
-  (** The coin of every prefix of the draft; that of the whole draft is W. *)
+  (** The coins of the prefixes of a draft, the shortest first; that of the whole draft is W. *)
   Fixpoint block_success (v : text) (x : list nat) : list F :=
     match x with
     | [] => [running_weight v]
@@ -88,6 +92,7 @@ Section Rules.
     | h :: coins' => h * product (map (fun h' => 1 - h') coins') :: stopping_law coins'
     end.
 
+  (** Keep the longest prefix whose own coin succeeds, then a token from (W q - p)+. *)
   Definition block (x : list nat) : law F emission :=
     v <- choose (stopping_law (block_success [] x)) (path [] x);; emit (running_weight v) v.
 
@@ -113,9 +118,11 @@ Section Rules.
 
   Definition uniform_score (low high : F) : law F nat := categorical (seq 0 cells) (width_within low high).
 
+  (** What is accepted, [v], and the next token [c] score on (rho(vc), rho(v)], from 0 after a whole draft. *)
   Definition high (u : emission) : F := rho (fst u).
   Definition low (u : emission) : F := if length (fst u) =? L then 0 else rho (snd u :: fst u).
 
+  (** Block verification of one draft, and the score of what comes out. *)
   Definition entry (x : list nat) : law F (emission * nat) :=
     u <- block x;; j <- uniform_score (low u) (high u);; ret (u, j).
 

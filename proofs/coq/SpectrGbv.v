@@ -100,3 +100,20 @@ Proof. split; vm_compute; [reflexivity | discriminate]. Qed.
 Theorem published_rule_is_right_for_one_draft :
   probability (emitted_from 2 1 draft_model 1 (published 2 1 1 draft_model target_model)) (starts_with 0) = 1 # 3.
 Proof. vm_compute. reflexivity. Qed.
+
+(** ** The released rule with a single draft
+
+    Two drafted tokens. The draft model writes 0 or 1, and 0 after 0; the target writes 0, then either token. Later
+    rounds use the plain target, as the released code does, and the text 0, 0 comes out too often. *)
+
+Definition draft_after_0 : model Q :=
+  fun v c => match v with [0%nat] => two_tokens 1 0 v c | _ => two_tokens (1 # 2) (1 # 2) v c end.
+
+Definition target_after_0 : model Q :=
+  fun v c => match v with [] => two_tokens 1 0 v c | _ => two_tokens (1 # 2) (1 # 2) v c end.
+
+Theorem released_rule_is_biased_for_one_draft :
+  let emitted := emitted_from 2 2 draft_after_0 1 (released 2 2 1 draft_after_0 target_after_0) in
+  let p00 := probability (text_after 2 2 target_after_0 emitted) (reaches [0; 0]%nat) in
+  p00 = 3 # 4 /\ text_prob target_after_0 [0; 0]%nat = 1 # 2.
+Proof. split; vm_compute; reflexivity. Qed.

@@ -1,0 +1,174 @@
+"""The machine-checked proofs: Coq accepts them, they assume nothing, and they speak of the rules that are stated."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROOFS = Path(__file__).parent.parent.parent / "proofs"
+FOLDER = PROOFS / "coq"
+CHECK = FOLDER / "check.sh"
+GOLDEN = PROOFS.parent / "tests" / "data" / "golden.json"
+EXACT = runpy.run_path(str(PROOFS / "exact_laws.py"))
+
+DEFINITIONS = ("Laws", "Rationals", "Rules", "SpectrGbv")
+RULES = {
+    "token": "emitted V L p (token V L p q)",
+    "block": "emitted V L p (block V L p q)",
+    "block-race": "emitted_from V L p K (block_race V L p q cells mark fair_smallest)",
+    "spectr-gbv-published": "emitted_from V L p K (published V L K p q)",
+    "spectr-gbv-released": "emitted_from V L p K (released V L K p q)",
+}
+"""Rules to the laws of their emissions, by the definitions that the theorems are about."""
+
+needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="coqc is not on the path: install coq to check")
+
+Text = tuple[int, ...]
+
+
+def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900, cwd=cwd)
+
+
+@needs_coq
+def test_every_theorem_is_proved_and_assumes_no_more_than_the_real_numbers_do() -> None:
+    before = sorted(FOLDER.iterdir())
+    checked = run(CHECK)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    stated = re.findall(r"^ *Theorem +(\w+)", "".join(file.read_text() for file in FOLDER.glob("*.v")), re.MULTILINE)
+    assert sorted(re.findall(r"^theorem \w+\.(\w+)$", checked.stdout, re.MULTILINE)) == sorted(stated)
+    assert sorted(FOLDER.iterdir()) == before
+
+
+def test_the_map_of_the_theorems_names_each_of_them() -> None:
+    told = (FOLDER / "README.md").read_text()
+    for file in FOLDER.glob("*.v"):
+        for name in re.findall(r"^ *Theorem +(\w+)", file.read_text(), re.MULTILINE):
+            assert f"`{file.stem}.{name}`" in told
+
+
+UNPROVED = {
+    "an unfinished proof": "Theorem wrong : 1 = 2. Proof. Admitted.",
+    "an axiom": "Axiom wrong : 1 = 2. Theorem so : 1 = 2. Proof. exact wrong. Qed.",
+    "a variable outside of any section": "Context (wrong : 1 = 2). Theorem so : 1 = 2. Proof. exact wrong. Qed.",
+    "an axiom of the library that is not listed": (
+        "From Coq Require Import Classical. Theorem either (A : Prop) : A \\/ ~ A. Proof. apply classic. Qed."
+    ),
+    "a proof that is wrong": "Theorem wrong : 1 = 2. Proof. reflexivity. Qed.",
+    "a wrong file without a theorem": "Lemma right : 1 = 1. Proof. reflexivity. Qed.",
+}
+
+
+@needs_coq
+@pytest.mark.parametrize("source", UNPROVED.values(), ids=UNPROVED)
+def test_what_is_not_proved_is_refused(source: str, tmp_path: Path) -> None:
+    (tmp_path / "Wrong.v").write_text(source)
+    refused = run(CHECK, tmp_path)
+    assert refused.returncode != 0
+    assert "all proved" not in refused.stdout
+
+
+@needs_coq
+def test_what_is_proved_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "Right.v").write_text("Theorem right : 1 + 1 = 2. Proof. reflexivity. Qed.")
+    accepted = run(CHECK, tmp_path)
+    assert accepted.returncode == 0
+    assert accepted.stdout.endswith("1 theorems, all proved; assumed: nothing\n")
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("definitions")
+    for name in DEFINITIONS:
+        shutil.copy(FOLDER / f"{name}.v", folder)
+        compiled = run("coqc", "-Q", ".", "SpectrVerify", f"{name}.v", cwd=folder)
+        assert compiled.returncode == 0, compiled.stderr
+    return folder
+
+
+def coq_list(entries: Any) -> str:
+    return "[" + "; ".join(map(str, entries)) + "]"
+
+
+def coq_text(text: Text) -> str:
+    """A text as the definitions write it, newest token first."""
+    return coq_list(f"{token}%nat" for token in reversed(text))
+
+
+def coq_fractions(numbers: Any) -> str:
+    return coq_list(f"{number.numerator} # {number.denominator}" for number in map(Fraction, numbers))
+
+
+def coq_model(name: str, laws: dict[Text, tuple[Fraction, ...]]) -> str:
+    cases = " ".join(f"| {coq_text(text)} => nth c {coq_fractions(law)} 0" for text, law in laws.items())
+    return f"Definition {name} : model Q := fun v c => match v with {cases} | _ => 0 end."
+
+
+def law_in_coq(rule: str, pair: dict[str, Any], emissions: dict[Text, Fraction]) -> str:
+    """A file that Coq accepts if and only if the rule's emissions have exactly these probabilities."""
+    L, K = pair["length"], pair["drafts"]
+    m = EXACT["Models"](*(EXACT["laws_of"](pair[role], L) for role in ("draft", "target")), L, K)
+    texts = [text for size in range(L + 1) for text in product(range(m.vocab), repeat=size)]
+    marks = sorted({Fraction(0), Fraction(1), *map(m.rho, texts)})
+    every = [text for size in range(1, L + 2) for text in product(range(m.vocab), repeat=size)]
+    return f"""
+From Coq Require Import List QArith.
+From SpectrVerify Require Import Laws Rationals Rules SpectrGbv.
+Import ListNotations.
+Open Scope Q_scope.
+Definition V := {m.vocab}%nat. Definition L := {L}%nat. Definition K := {K}%nat.
+{coq_model("p", m.p)}
+{coq_model("q", m.q)}
+Definition cells := {len(marks) - 1}%nat.
+Definition mark (j : nat) : Q := nth j {coq_fractions(marks)} 1.
+Goal (let found := {RULES[rule]} in
+  map (fun y => probability found (fun u => text_eqb y (snd u :: fst u))) {coq_list(map(coq_text, every))})
+  = {coq_fractions(emissions.get(text, 0) for text in every)}.
+Proof. vm_compute. reflexivity. Qed.
+"""
+
+
+def accepts(definitions: Path, source: str) -> bool:
+    (definitions / "Law.v").write_text(source)
+    return run("coqc", "-Q", ".", "SpectrVerify", "Law.v", cwd=definitions).returncode == 0
+
+
+def golden(number: int, drafts: int) -> dict[str, Any]:
+    return json.loads(GOLDEN.read_text())["instances"][number] | {"drafts": drafts}
+
+
+ONE_DRAFT = [(rule, number, 1) for rule in ("token", "block") for number in (0, 3, 4, 7, 10, 11)]
+SEVERAL = [
+    (rule, number, drafts)
+    for rule in ("block-race", "spectr-gbv-published", "spectr-gbv-released")
+    for number, drafts in ((0, 3), (1, 2), (4, 1), (5, 2), (11, 2))
+]
+
+
+@needs_coq
+@pytest.mark.parametrize(("rule", "number", "drafts"), ONE_DRAFT + SEVERAL)
+def test_the_rules_in_coq_have_exactly_the_laws_that_are_stated(
+    rule: str, number: int, drafts: int, definitions: Path
+) -> None:
+    """The definitions, computed in Coq's rational numbers, against ``exact_laws.py``."""
+    pair = golden(number, drafts)
+    emissions = EXACT["law"](rule, pair).emissions
+    assert accepts(definitions, law_in_coq(rule, pair, emissions))
+
+
+@needs_coq
+def test_another_law_is_not_accepted(definitions: Path) -> None:
+    pair = golden(11, 2)
+    emissions = EXACT["law"]("block-race", pair).emissions
+    first, second = list(emissions)[:2]
+    moved = emissions | {first: emissions[first] + Fraction(1, 10**9), second: emissions[second] - Fraction(1, 10**9)}
+    assert not accepts(definitions, law_in_coq("block-race", pair, moved))
