@@ -2,7 +2,7 @@
 
 All functions take any leading shape ``..``: [B] for one draft a row, [B, K] for all drafts at once.
 Quantities along a path are float64 whatever the laws are. Over the vocabulary the arithmetic is in the format of the
-laws, float32 at least, and sums accumulate in float64.
+laws, float32 at least, and sums accumulate in float64, from blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Chance, Sampled
+from spectr_verify.chance import Chance, Sampled, block_masses
 from spectr_verify.rounds import Emission, Round
 
 _LARGEST = 1e300
@@ -65,6 +65,11 @@ def _surplus(weight: Tensor, form: torch.dtype) -> Tensor:
 
 def _residual(surplus: Tensor, target: Tensor, draft: Tensor, out: Tensor | None = None) -> Tensor:
     return torch.sub(target, draft, out=out).addcmul_(draft, surplus).clamp_(min=0.0)
+
+
+def total(weights: Tensor) -> Tensor:
+    """Sum over the vocabulary, [n, V] to float64 [n], added up in float64 from blocks."""
+    return block_masses(weights).sum(dim=-1)
 
 
 def working_format(*laws: Tensor) -> torch.dtype:
@@ -123,7 +128,7 @@ class Places:
         found = torch.zeros_like(weight)
         surplus = _surplus(weight, self.form)[:, None]
         for part, q, p in self.laws():
-            found[part] = _residual(surplus[part], q, p).sum(dim=-1, dtype=torch.float64)
+            found[part] = total(_residual(surplus[part], q, p))
         return found * weight
 
     def corrections(self, weight: Tensor, plain: Tensor) -> Tensor:

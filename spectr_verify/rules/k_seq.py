@@ -8,7 +8,7 @@ from torch import Tensor
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules._levels import Correction, level_by_level
-from spectr_verify.rules._path import Places, any_of, or_target, ratio
+from spectr_verify.rules._path import Places, any_of, or_target, ratio, total
 
 _TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-6}
 """How far s may lie above the smallest valid one."""
@@ -33,7 +33,7 @@ def _correction(places: Places, s: Tensor, k: Tensor) -> Tensor:
     found = []
     for part, target, draft in places.laws():
         capped = _capped(draft, target, s[part])
-        beta = capped.sum(dim=-1, dtype=torch.float64)
+        beta = total(capped)
         gain = ratio(any_of(beta, k[part]), beta)[:, None].to(capped.dtype)
         found.append(or_target((target - capped.mul_(gain)).clamp_(min=0.0), target))
     return torch.cat(found)
@@ -52,7 +52,7 @@ def smallest_scale(p: Tensor, q: Tensor, k: Tensor) -> Tensor:
     tolerance = _TOLERANCE[p.dtype]
 
     def excess(s: Tensor) -> Tensor:
-        beta = _capped(p, q, s).sum(dim=-1, dtype=torch.float64)
+        beta = total(_capped(p, q, s))
         return s - ratio(any_of(beta, k), beta)
 
     low, high = torch.ones_like(k), k

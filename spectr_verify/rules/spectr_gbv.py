@@ -16,7 +16,7 @@ from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules._path import any_of, emit, on_path, or_target, ratio, stopping_law
 
 Correction = Callable[[Tensor, Tensor, int], Tensor]
-"""Target law [.., V], ratios r(vc) [.., V] and K to the weights of the correction [.., V]."""
+"""Target law [.., V], ratios r(vc) [.., V] and K to the weights of the correction, float64 [.., V]."""
 
 
 def spectr_gbv_published(round: Round, chance: Chance) -> Emission:
@@ -52,11 +52,11 @@ def modified_target(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, d
 
 
 def _published_correction(target: Tensor, r: Tensor, drafts: int) -> Tensor:
-    return target * ((1 - r) ** drafts).to(target.dtype)
+    return target * (1 - r) ** drafts
 
 
 def _released_correction(target: Tensor, r: Tensor, drafts: int) -> Tensor:
-    return target * (1 - r**drafts).to(target.dtype)
+    return target * (1 - r**drafts)
 
 
 def _scan(round: Round, chance: Chance, *, retry_whole: bool, correction: Correction) -> Emission:
