@@ -258,6 +258,7 @@ def _against(
             for value_of, style in lines:
                 points = _points(found, rule.name, places, name, value_of)
                 axis.plot(*points, style, markersize=3, color=f"C{number}", label=rule.name if style == "-o" else None)
+        axis.set_xticks(values)
         axis.set_xlabel(LABELS[name])
         axis.set_ylabel(label)
         axis.set_title(_at(rest), fontsize="small")

@@ -123,14 +123,14 @@ def _threshold(weights: Tensor, drafts: int) -> Tensor:
 
 def _value(weights: Tensor, threshold: Tensor, drafts: int) -> NDArray[np.float64]:
     """Q(A) + 1 - P(A)^K without bias, for A = {P/Q >= t}: [L], from weights P/Q [n, L] that t does not depend on."""
-    n, inside = len(weights), weights >= threshold
+    inside = weights >= threshold
     factors = 1 - torch.where(inside, 0.0, weights)
     # The mean product over K different texts: elementary symmetric means, one more text at a time.
     means = [torch.ones_like(threshold), *(torch.zeros_like(threshold) for _ in range(drafts))]
     for count, factor in enumerate(factors, start=1):
         for k in range(min(drafts, count), 0, -1):
             means[k] = means[k] * (count - k) / count + means[k - 1] * factor * k / count
-    found: NDArray[np.float64] = (inside.sum(dim=0) / n + 1 - means[drafts]).numpy()
+    found: NDArray[np.float64] = (inside.to(weights.dtype).mean(dim=0) + 1 - means[drafts]).numpy()
     return found
 
 

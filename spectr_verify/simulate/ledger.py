@@ -25,15 +25,16 @@ class LedgerError(InputError):
 class Ledger:
     """A file of finished cells."""
 
-    def __init__(self, path: Path, run: dict[str, Any], identities: dict[str, str]) -> None:
+    def __init__(self, path: Path, run: dict[str, Any], identities: dict[str, str], prompts: dict[str, int]) -> None:
         """Keep cells in ``path``.
 
         Args:
             path: the file; it need not be there yet.
             run: settings that all its lines must have.
             identities: of the prompts and rules by name, where their lines must have the same.
+            prompts: how many there are in each set.
         """
-        self.path, self.run, self.identities = path, run, identities
+        self.path, self.run, self.identities, self.prompts = path, run, identities, prompts
 
     def read(self) -> tuple[dict[Key, Outcome], list[str]]:
         """The finished cells, and what is to be said about the file.
@@ -88,6 +89,8 @@ class Ledger:
             sizes = {len(tally.accepted) for tally in outcome.prompts}
             if sizes != {written["length"] + 1}:
                 raise ValueError(f"its counts are not those of drafts of {written['length']} tokens")
+            if len(outcome.prompts) != self.prompts.get(written["corpus"], len(outcome.prompts)):
+                raise ValueError(f"it has counts of {len(outcome.prompts)} prompts")
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(f"{where} is damaged ({said(error)}); remove the line, its cell is run again") from error
         return key, outcome

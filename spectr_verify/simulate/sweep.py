@@ -203,7 +203,7 @@ def sweep(
     rules, sets = {rule.name: rule for rule in axes.rules}, {corpus.name: corpus for corpus in corpora}
     outcomes: dict[Cell, Outcome] = {}
     notes: list[str] = []
-    ledger = None if log is None else Ledger(log, _run(settings), _identities(corpora, axes.rules))
+    ledger = None if log is None else _ledger(log, corpora, axes, settings)
     if ledger is not None:
         counted, notes = ledger.read()
         outcomes = {cell: counted[key] for cell in planned if (key := tuple(vars(cell).values())) in counted}
@@ -291,6 +291,11 @@ def _seed(seed: int, cell: Cell, prompt: int, begin: int) -> int:
     """A seed of its own for every batch, so that cells do not depend on which were run before them."""
     words = f"{seed} {sorted(vars(cell).items())} {prompt} {begin}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
+
+
+def _ledger(path: Path, corpora: Sequence[Corpus], axes: Axes, settings: Settings) -> Ledger:
+    prompts = {corpus.name: len(corpus.starts) for corpus in corpora}
+    return Ledger(path, _run(settings), _identities(corpora, axes.rules), prompts)
 
 
 def _run(settings: Settings) -> dict[str, Any]:

@@ -108,7 +108,8 @@ class Ratio:
     Attributes:
         value: the ratio.
         error: its standard error, prompts being independent; ``None`` of a single one.
-        spread: standard deviation over prompts of each prompt's own ratio; ``None`` of a single one.
+        spread: standard deviation over prompts of each prompt's own ratio; ``None`` of a single one, and where one
+            has nothing below the line.
     """
 
     value: float
@@ -117,12 +118,13 @@ class Ratio:
 
     @classmethod
     def of(cls, above: NDArray[np.float64], below: NDArray[np.float64]) -> Ratio:
-        """From the two numbers of every prompt: float64 [prompts] each, ``below`` positive."""
+        """From the two numbers of every prompt: float64 [prompts] each, ``below`` with a positive sum."""
         n, value = len(above), float(above.sum() / below.sum())
         if n == 1:
             return cls(value, None, None)
         error = np.sqrt(((above - value * below) ** 2).sum() * n / (n - 1)) / below.sum()
-        return cls(value, float(error), float((above / below).std(ddof=1)))
+        spread = float((above / below).std(ddof=1)) if (below > 0).all() else None
+        return cls(value, float(error), spread)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,118 @@
+"""Bounds on first rounds: exact ones of tables, and what is estimated from samples against exact level bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spectr_verify.bounds import level_bound, stateful_optimum, stateless_optimum
+from spectr_verify.decoding import Filters
+from spectr_verify.errors import InputError
+from spectr_verify.simulate import synthetic_corpus, table_corpus
+from spectr_verify.simulate.headroom import Headrooms, _threshold, _value, sampled_level_bound
+from spectr_verify.simulate.plain import continuations
+from toy_models import ToyPair, family_pairs, recorded_pairs
+from toy_models.synthetic import SyntheticPair
+
+PAIRS = [family_pairs(0, 4, 2)[number] for number in (0, 2, 4)]
+
+
+def samples(pair: ToyPair, count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    (start,) = table_corpus("it", [pair]).starts
+    generator = torch.Generator().manual_seed(seed)
+    return continuations(start.source, start.prompt, count=count, length=2, filters=Filters(), generator=generator)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_continuations_are_scored_by_both_models(pair: ToyPair) -> None:
+    log_p, log_q = samples(pair, 2_000)
+    joint = {round(p, 9): 0.0 for p in pair.target.joint(2)}
+    for p in pair.target.joint(2):
+        joint[round(p, 9)] += p
+    texts = {(round(p, 9), round(q, 9)) for p, q in zip(pair.draft.joint(2), pair.target.joint(2), strict=True)}
+    found = torch.stack([log_p.sum(dim=1), log_q.sum(dim=1)], dim=1).exp().numpy().round(9)
+    assert {tuple(row) for row in found.tolist()} <= texts
+    for probability, mass in joint.items():
+        share = float(np.isclose(found[:, 1], probability, rtol=0, atol=2e-9).mean())
+        assert abs(share - mass) < 5 * (mass * (1 - mass) / 2_000) ** 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("drafts", [1, 2, 3])
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_the_estimate_is_no_less_than_the_level_bound_and_near_it(pair: ToyPair, drafts: int) -> None:
+    log_p, log_q = samples(pair, 64 * 100)
+    found = np.array(
+        [
+            sampled_level_bound(log_p[begin : begin + 64], log_q[begin : begin + 64], drafts)
+            for begin in range(0, 64 * 100, 64)
+        ]
+    )
+    exact = np.array([level_bound(pair, length, drafts) for length in (1, 2)])
+    error = found.std(axis=0, ddof=1) / 10
+    assert (found.mean(axis=0) > exact - 4 * error - 1e-9).all()
+    many = sampled_level_bound(log_p, log_q, drafts)
+    assert np.abs(many - exact).max() < 0.05
+
+
+@pytest.mark.parametrize("drafts", [1, 2, 5])
+def test_the_value_of_a_set_is_estimated_without_bias(drafts: int) -> None:
+    """Over all samples of three weights, each in proportion to its probability."""
+    weights, law, threshold, n = torch.tensor([0.2, 0.8, 4.0], dtype=torch.float64), [0.5, 0.3, 0.2], 1.0, 5
+    mean = 0.0
+    for number in range(3**n):
+        chosen = [number // 3**place % 3 for place in range(n)]
+        probability = np.prod([law[index] for index in chosen])
+        mean += probability * float(_value(weights[chosen][:, None], torch.tensor([threshold]).double(), drafts)[0])
+    off = 0.5 * 0.2 + 0.3 * 0.8
+    assert mean == pytest.approx(0.2 + 1 - (1 - off) ** drafts, rel=1e-12)
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_the_best_set_is_chosen(drafts: int) -> None:
+    weights = torch.rand(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    threshold = _threshold(weights, drafts)
+
+    def plug_in(t: torch.Tensor) -> torch.Tensor:
+        inside = weights >= t
+        off = torch.where(inside, 0.0, weights).mean(dim=0)
+        return inside.double().mean(dim=0) + 1 - (1 - off).clamp(min=0) ** drafts
+
+    best = plug_in(threshold)
+    for candidate in [*weights.flatten(), torch.tensor(torch.inf)]:
+        assert (best <= plug_in(candidate) + 1e-12).all()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_small_tables_have_their_optimum(temperature: float) -> None:
+    pairs = recorded_pairs()[:2]
+    rooms = Headrooms(table_corpus("recorded", pairs), Filters(temperature), 3, 64, 0)
+    for kind, solve in (("stateless", stateless_optimum), ("stateful", stateful_optimum)):
+        found = rooms.bound(kind, 2, 2)
+        assert found.what == "optimum"
+        exact = [solve(pair, 2, 2).value for pair in pairs]
+        assert (found.values == pytest.approx(exact, abs=1e-7)) == (temperature == 1)
+    assert rooms.bound("stateless", 2, 4) is None, "the tables are written for three tokens"
+
+
+def test_other_laws_have_an_estimate_where_the_samples_are_enough() -> None:
+    corpus = synthetic_corpus(SyntheticPair(30, 0.6))
+    rooms = Headrooms(corpus, Filters(), 3, 8, 0)
+    found = [rooms.bound("stateless", 2, length) for length in (1, 2, 3)]
+    assert {each.what for each in found} == {"level bound"}
+    assert {each.values.shape for each in found} == {(20,)}
+    means = [each.values.mean() for each in found]
+    assert means == sorted(means)
+    assert rooms.bound("stateless", 5, 3) is None, "five drafts need ten texts"
+    again = Headrooms(corpus, Filters(), 3, 8, 0).bound("stateful", 2, 3)
+    assert (again.values == found[2].values).all()
+
+
+def test_identical_models_can_accept_everything() -> None:
+    rooms = Headrooms(synthetic_corpus(SyntheticPair(30, 1.0)), Filters(), 3, 8, 0)
+    assert rooms.bound("stateless", 2, 3).values == pytest.approx([3.0] * 20)
+
+
+def test_one_sample_is_refused() -> None:
+    with pytest.raises(InputError, match="samples is 1"):
+        Headrooms(table_corpus("it", PAIRS), Filters(), 2, 1, 0)
