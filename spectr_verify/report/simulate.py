@@ -225,7 +225,8 @@ def draw(found: Sweep, given: TimeModel | None, file: Path) -> None:
     for row, name in zip(panels, swept, strict=False):
         _against(found, given, row, name, every[name], first)
     _by_position(found, panels[-1], first | {"length": max(axes.lengths)})
-    panels[0][0].legend(fontsize="small")
+    if panels[0][0].get_legend_handles_labels()[0]:
+        panels[0][0].legend(fontsize="small")
     saved(figure, file)
 
 
