@@ -240,15 +240,13 @@ def _some_block(weights: Tensor, block: Tensor) -> Tensor:
 
 
 def _first_beyond(weights: Tensor, steps: Tensor, point: Tensor) -> Tensor:
-    """The first index of positive weight whose step lies above the point, or the last of positive weight: int64 [B].
+    """The first index of positive weight whose step lies above the point, or one of the highest step: int64 [B].
 
-    A parallel sum, as on a GPU, can step up where the weight is zero, and end above the last positive weight; and the
-    sum of a block need not be the last of its running sums.
+    A parallel sum, as on a GPU, can step up where the weight is zero, and end above the last positive weight.
     """
-    possible = weights > 0
-    found, first = (possible & (steps > point)).max(dim=-1)
-    last = weights.shape[1] - 1 - possible.flip(-1).max(dim=-1).indices
-    return torch.where(found, first, last)
+    reached = torch.where(weights > 0, steps, -1.0)
+    found, first = (reached > point).max(dim=-1)
+    return torch.where(found, first, reached.argmax(dim=-1))
 
 
 def check_weights(weights: Tensor) -> Tensor:
