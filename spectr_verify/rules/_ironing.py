@@ -1,0 +1,316 @@
+"""Scores for a tournament among drafts, and how the children of a node share out the node's scores.
+
+Every draft gets a score, the largest wins, and the score of a random draft is uniform on [0, 1] over all. A node of the
+tree of texts owns part of every score: the density of the score of a draft that runs through it. A node is counted in
+its own units here: t in [0, 1] is the share of its drafts below some score, T(t) the share of its wins that these get.
+T is convex, since higher scores win more often, and for the root it is t^K.
+
+The children are sorted by q/p, low to high, and want the wins W(t) = R(t) + G(t): R sums the wins that verification can
+use, G is the least function that is nowhere below T - R and that rises once and then falls. Whatever the children want,
+and however they share, the rule stays lossless. The derivation is on the page ``proofs/ironed_tournament.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spectr_verify.rules._path import any_of, ratio
+
+_STEPS, _TOLERANCE = 64, 1e-15
+"""Most Newton steps to a cut (where they are slowest, each halves what is left), and the step that is the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """The law of the score of a draft that runs through a node: uniform on each of n pieces, side by side.
+
+    Attributes:
+        ends: float64 [N, n+1], the ends of the pieces, from low to high, within [0, 1].
+        shares: float64 [N, n+1], P(score below each end): 0 first, 1 last.
+        drafts: float64 [N, 1], K of the tournament.
+        whole: whether it is the root's, uniform on [0, 1].
+    """
+
+    ends: Tensor
+    shares: Tensor
+    drafts: Tensor
+    whole: bool = False
+
+    @classmethod
+    def of_root(cls, drafts: Tensor) -> Density:
+        """Uniform on [0, 1], ``drafts`` [N]."""
+        whole = torch.tensor([0.0, 1.0], dtype=torch.float64, device=drafts.device).expand(len(drafts), 2)
+        return cls(whole, whole, drafts.to(torch.float64)[:, None], whole=True)
+
+    def score(self, t: Tensor) -> Tensor:
+        """The score that the share t of the node's drafts lies below: [N, m] to [N, m]."""
+        return self._located(t)[3]
+
+    def slope(self, t: Tensor) -> Tensor:
+        """T'(t): [N, m] to [N, m]."""
+        if self.whole:
+            return self.drafts * t ** (self.drafts - 1)
+        return self.drafts * self._relative(self.score(t)) ** (self.drafts - 1) / self._wins()[:, -1:]
+
+    def wins(self, t: Tensor) -> Tensor:
+        """T(t), the share of the node's wins that go to the share t of its drafts with the lowest scores: [N, m]."""
+        if self.whole:
+            return t**self.drafts
+        piece, start, low, score = self._located(t)
+        below = self._wins()
+        inside = (t - start).clamp(min=0.0) * self._mean_slope(self._relative(low), self._relative(score))
+        return (below.gather(1, piece) + inside) / below[:, -1:]
+
+    def parts(self, cuts: Tensor, upper: Tensor) -> Density:
+        """The densities of m children, each spread evenly over two neighbouring stretches of the node's drafts.
+
+        Args:
+            cuts: [N, m, 3], where the stretches begin, meet and end, as shares t; one of them may be empty.
+            upper: [N, m], the part of the child's drafts in the upper stretch.
+
+        Returns:
+            N m rows of n + 1 pieces.
+        """
+        node = self.repeated(cuts.shape[1])
+        low, middle, high = cuts.flatten(0, 1).split(1, dim=1)
+        in_upper = upper.flatten()[:, None]
+        t = torch.cat([low, middle, high, node.shares[:, 1:-1].clamp(low, high)], dim=1).sort(dim=1).values
+        in_lower = ratio(t.clamp(max=middle) - low, middle - low) * (1 - in_upper)
+        shares = in_lower + ratio(t.clamp(min=middle) - middle, high - middle) * in_upper
+        shares[:, -1] = 1.0
+        return Density(node.score(t), shares, node.drafts)
+
+    def repeated(self, times: int) -> Density:
+        """Every row ``times`` times."""
+        ends, shares, drafts = (part.repeat_interleave(times, dim=0) for part in (self.ends, self.shares, self.drafts))
+        return Density(ends, shares, drafts)
+
+    def _located(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Piece, its share and score at the lower end, and the score at t."""
+        piece = torch.searchsorted(self.shares[:, 1:-1].contiguous(), t.contiguous(), right=True)
+        start, low = self.shares.gather(1, piece), self.ends.gather(1, piece)
+        mass, width = self.shares.gather(1, piece + 1) - start, self.ends.gather(1, piece + 1) - low
+        return piece, start, low, low + ratio(t - start, mass).clamp(0.0, 1.0) * width
+
+    def _relative(self, score: Tensor) -> Tensor:
+        """In units of the highest score: powers of small ones would underflow, and T does not depend on the unit."""
+        return score / self.ends[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)
+
+    def _wins(self) -> Tensor:
+        """Wins below each end, in units of their own: [N, n+1]."""
+        ends = self._relative(self.ends)
+        inside = self.shares.diff(dim=1) * self._mean_slope(ends[:, :-1], ends[:, 1:])
+        return torch.cat([torch.zeros_like(ends[:, :1]), inside.cumsum(dim=1)], dim=1)
+
+    def _mean_slope(self, low: Tensor, high: Tensor) -> Tensor:
+        """(high^K - low^K) / (high - low), without cancellation."""
+        top = high.clamp(min=torch.finfo(torch.float64).tiny)
+        gap = ((high - low) / top).clamp(0.0, 1.0)
+        tiny = gap < 1e-200
+        return torch.where(tiny, self.drafts, any_of(gap, self.drafts) / gap.masked_fill(tiny, 1.0)) * top ** (
+            self.drafts - 1
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """What the children of a node want, in the order of q/p.
+
+    Vertex j of a curve stands after the first j children in this order: [N, V+1].
+
+    Attributes:
+        density: the node's.
+        place: int64 [N, V], where each token stands in the order.
+        mass: [N, V], p of each child, in the order.
+        wins: [N, V], the share of the node's wins that each child wants, in the order.
+        t: vertices' shares of the drafts.
+        wanted: W at the vertices.
+        free: bool, where W = T: no child needs scores from both sides of such a vertex.
+    """
+
+    density: Density
+    place: Tensor
+    mass: Tensor
+    wins: Tensor
+    t: Tensor
+    wanted: Tensor
+    free: Tensor
+
+    @property
+    def law(self) -> Tensor:
+        """Law of the winner's next token: [N, V], by token."""
+        return self.wins.gather(1, self.place)
+
+    def law_of(self, tokens: Tensor) -> Tensor:
+        """The same of some tokens: int64 [N, m] to [N, m]."""
+        return self.wins.gather(1, self.place.gather(1, tokens))
+
+    def slope(self, edge: Tensor) -> Tensor:
+        """How many wins a draft the children at some places of the order want: int64 [N, m] to [N, m]."""
+        mass = self.mass.gather(1, edge)
+        return torch.where(mass > 0, self.wins.gather(1, edge) / mass, torch.inf)
+
+    def children(self, tokens: Tensor) -> Density:
+        """The scores of some children, ``tokens`` int64 [N, m]: N m rows, those of one node together.
+
+        Between two free vertices a line is drawn from cut to cut: chords of T, each tangent to W from below, so that
+        a child whose slope lies between those of two neighbouring chords is spread over their two stretches, and all
+        children together fill the stretches exactly.
+        """
+        edge = self.place.gather(1, tokens)
+        first, last = self._block(edge)
+        top = self.t.gather(1, last)
+        low = middle = self.t.gather(1, first)
+        high, rise, touched = self._chord(middle, first, last)
+        before = rise
+        while bool((ahead := (touched <= edge) & (high < top)).any()):
+            far, steeper, further = self._chord(high, first, last)
+            low, middle = torch.where(ahead, middle, low), torch.where(ahead, high, middle)
+            before, rise = torch.where(ahead, rise, before), torch.where(ahead, steeper, rise)
+            high, touched = torch.where(ahead, far, high), torch.where(ahead, further, touched)
+        above = (self.slope(edge) - before).clamp(min=0.0)
+        upper = torch.where(low == middle, 1.0, ratio(above, rise - before).clamp(0.0, 1.0))
+        return self.density.parts(torch.stack([low, middle, high], dim=-1), upper)
+
+    def _block(self, edge: Tensor) -> tuple[Tensor, Tensor]:
+        """The last free vertex before an edge and the first one after it: int64 [N, m] each."""
+        free = self.free.flatten().nonzero()[:, 0]
+        row_start = torch.arange(len(edge), device=edge.device)[:, None] * self.free.shape[1]
+        after = torch.searchsorted(free, row_start + edge, right=True)
+        return free[after - 1] - row_start, free[after] - row_start
+
+    def _chord(self, start: Tensor, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The chord of T that starts at a cut and is tangent to W: where it ends, its slope, the vertex it touches."""
+        wins = self.density.wins(start)
+        touched = self._tangent(start, wins, first, last)
+        at = self.t.gather(1, touched)
+        rise = ratio(self.wanted.gather(1, touched) - wins, at - start)
+        top = self.t.gather(1, last)
+        end = self._crossing(start, wins, rise, at, top)
+        return torch.where(touched == last, top, end), rise, touched
+
+    def _tangent(self, start: Tensor, wins: Tensor, first: Tensor, last: Tensor) -> Tensor:
+        """The vertex after ``start`` to which the line from there is flattest: bisection, as W is convex."""
+        low, high = first + 1, last
+        vocab = self.mass.shape[1]
+        for _ in range(vocab.bit_length()):
+            middle = (low + high) // 2
+            run, rise = self.t.gather(1, middle) - start, self.wanted.gather(1, middle) - wins
+            falling = (run <= 0) | (self.slope(middle.clamp(max=vocab - 1)) * run < rise)
+            ahead = falling & (middle < last)
+            low, high = torch.where(ahead, middle + 1, low), torch.where(ahead, high, middle)
+        return torch.minimum(low, last)
+
+    def _crossing(self, start: Tensor, wins: Tensor, rise: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Where T meets the line again, between ``low`` and ``high``: Newton from above, T being convex."""
+        at = high
+        for _ in range(_STEPS):
+            over = self.density.wins(at) - wins - rise * (at - start)
+            step = ratio(over.clamp(min=0.0), (self.density.slope(at) - rise).clamp(min=0.0))
+            at, last = torch.maximum(at - step, low), at
+            if bool((last - at <= _TOLERANCE).all()):
+                break
+        return at
+
+
+def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor) -> Sharing:
+    """What the children of a node want.
+
+    Args:
+        density: the node's scores, N rows.
+        p, q: float64 [N, V], next-token laws.
+        weight: float64 [N], the weight w of block verification at the node: a child can use the wins w q.
+    """
+    order = _ascending(q / p)  # no draft shows a token of p = 0: infinite, or none and then put last
+    place = torch.empty_like(order).scatter_(1, order, torch.arange(p.shape[1], device=p.device).expand_as(order))
+    mass = p.gather(1, order)
+    mass /= mass.sum(dim=1, keepdim=True)
+    start = torch.zeros_like(weight)[:, None]
+    # No child wins more than T'(1) a draft. What is beyond that is of no use, and would only be rounded.
+    useful = torch.minimum(weight[:, None] * q.gather(1, order), mass * density.slope(torch.ones_like(start)))
+    t = torch.cat([start, mass.cumsum(dim=1)], dim=1)
+    t /= t[:, -1:].clone()
+    caps = torch.cat([start, useful.cumsum(dim=1)], dim=1)
+    gap = density.wins(t) - caps
+    ironed = _once_up_once_down(gap)
+    wins = (useful + ironed.diff(dim=1)).clamp_(min=0.0)
+    return Sharing(density, place, mass, wins, t, caps + ironed, ironed <= gap)
+
+
+def _once_up_once_down(gap: Tensor) -> Tensor:
+    """The least function above ``gap`` [N, m] that rises, then falls, with equality at both ends."""
+    vertex = torch.arange(gap.shape[1], device=gap.device)
+    rising, falling = gap.cummax(dim=1).values, gap.flip(1).cummax(dim=1).values.flip(1)
+    return torch.where(vertex <= gap.argmax(dim=1, keepdim=True), rising, falling)
+
+
+def _ascending(values: Tensor) -> Tensor:
+    """Order of the rows, low to high: int64 [N, V]. On a CPU numpy sorts many values faster than torch."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.argsort(values.numpy(), axis=1))
+    return values.argsort(dim=1, stable=True)
+
+
+def descend(
+    tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int, *, capped: bool
+) -> Iterator[tuple[Tensor, Density]]:
+    """Walk along paths from the root: law of the winner's next token, and the scores after the path's next token.
+
+    Args:
+        tokens: int64 [N, n]; draft_probs, target_probs: [N, n, V].
+        drafts: K.
+        capped: whether the running weight is capped at 1, for block verification, or not, for greedy block.
+    """
+    density = Density.of_root(torch.full((len(tokens),), drafts, device=tokens.device))
+    weight = torch.ones(len(tokens), dtype=torch.float64, device=tokens.device)
+    for i in range(tokens.shape[1]):
+        p, q, token = draft_probs[:, i].to(torch.float64), target_probs[:, i].to(torch.float64), tokens[:, i : i + 1]
+        sharing = share_out(density, p, q, weight)
+        density = sharing.children(token)
+        yield sharing.law, density
+        weight = ratio(weight * q.gather(1, token)[:, 0], sharing.law_of(token)[:, 0])
+        weight = weight.clamp(max=1.0) if capped else weight
+
+
+def largest_score_law(ends: Tensor, shares: Tensor) -> Tensor:
+    """Exact probabilities that each of K independent scores is the largest: float64 [B, K].
+
+    The ends of all pieces cut the line into segments on which every distribution function is linear, so their products
+    are polynomials of degree K - 1, which Gauss-Legendre quadrature integrates exactly.
+
+    Args:
+        ends, shares: [B, K, n+1], the law of each score as in ``Density``; shares of 1 throughout leave a score out.
+    """
+    at = ends.flatten(1).sort(dim=1).values
+    below = _distribution(ends, shares, at)  # [B, K, segments + 1]
+    begin, share = below[..., :-1], below.diff(dim=-1)
+    law = torch.zeros_like(share[..., 0])
+    nodes, masses = np.polynomial.legendre.leggauss((law.shape[1] + 1) // 2)
+    for node, mass in zip((1 + nodes) / 2, masses / 2, strict=True):
+        law += mass * (share * _product_of_others(begin + node * share)).sum(dim=-1)
+    total = law.sum(dim=1, keepdim=True)
+    # Pieces too narrow for float64 have a width of zero; drafts get there with a probability as small.
+    return torch.where(total > 0, law / total.masked_fill(total <= 0, 1.0), 1 / law.shape[1])
+
+
+def _distribution(ends: Tensor, shares: Tensor, at: Tensor) -> Tensor:
+    """P(score <= at): ends and shares [B, K, n+1], at [B, m] to [B, K, m]."""
+    at = at[:, None].expand(-1, ends.shape[1], -1).contiguous()
+    piece = torch.searchsorted(ends[..., 1:-1].contiguous(), at, right=True)
+    low, start = ends.gather(-1, piece), shares.gather(-1, piece)
+    width, mass = ends.gather(-1, piece + 1) - low, shares.gather(-1, piece + 1) - start
+    inside = torch.where(width > 0, (at - low) / width.masked_fill(width <= 0, 1.0), (at >= low).to(at.dtype))
+    return start + inside.clamp(0.0, 1.0) * mass
+
+
+def _product_of_others(factors: Tensor) -> Tensor:
+    """Product over the second axis without the factor itself, without dividing."""
+    ones = torch.ones_like(factors[:, :1])
+    before = torch.cat([ones, factors[:, :-1]], dim=1).cumprod(dim=1)
+    after = torch.cat([factors[:, 1:], ones], dim=1).flip(1).cumprod(dim=1).flip(1)
+    return before * after

@@ -1,0 +1,161 @@
+"""Sharing out scores: children fill their node, win what they want, and reach the optimum of one position."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spectr_verify.bounds import level_bound
+from spectr_verify.chance import smallest_uniform_law
+from spectr_verify.rules._ironing import Density, Sharing, descend, largest_score_law, share_out
+from toy_models import TableModel, ToyPair
+from toy_models.strategies import laws
+
+DRAFTS = st.sampled_from([1, 2, 3, 8, 64])
+TINY = st.sampled_from([1.0, 0.5, 1e-3, 1e-9, 1e-15, 1e-100, 5e-324, 0.0])
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, int, list[int]]:
+    """Laws of a path of two or three nodes, [n, V], with ties and zeros, K, and the tokens of the path."""
+    vocab, length = draw(st.integers(2, 6)), draw(st.integers(1, 3))
+    tiny = st.lists(TINY, min_size=vocab - 1, max_size=vocab - 1).map(lambda entries: [1.0, *entries])
+    law = st.one_of(laws(vocab), tiny).map(lambda weights: np.array([float(w) for w in weights]) / float(sum(weights)))
+    p, q = (np.stack([draw(law) for _ in range(length)]) for _ in range(2))
+    tokens = [draw(st.sampled_from([int(c) for c in np.flatnonzero(row)])) for row in p]
+    return torch.from_numpy(p), torch.from_numpy(q), draw(DRAFTS), tokens
+
+
+def path_sharings(p: Tensor, q: Tensor, drafts: int, tokens: list[int], *, capped: bool) -> list[Sharing]:
+    density, weight, found = Density.of_root(torch.tensor([drafts])), 1.0, []
+    for i, token in enumerate(tokens):
+        found.append(share_out(density, p[i : i + 1], q[i : i + 1], torch.tensor([weight], dtype=torch.float64)))
+        density = found[-1].children(torch.tensor([[token]]))
+        won = float(found[-1].law[0, token])
+        weight = min(weight * float(q[i, token]) / won, 1.0 if capped else 1e300) if won > 0 else 0.0
+    return found
+
+
+def children(sharing: Sharing, p: Tensor) -> list[tuple[float, Density]]:
+    return [(float(p[c]), sharing.children(torch.tensor([[c]]))) for c in range(len(p)) if p[c] > 0]
+
+
+@given(node=nodes(), capped=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_children_fill_their_node_and_win_what_they_want(node: tuple, capped: bool) -> None:
+    """Counted in shares of the node: below every t lie just the share t of the drafts, and T(t) of the wins."""
+    p, q, drafts, tokens = node
+    for i, sharing in enumerate(path_sharings(p, q, drafts, tokens, capped=capped)):
+        parts = children(sharing, p[i])
+        if float(sharing.density.ends.diff().sum()) < 1e-3:
+            continue  # so narrow that the ends of its pieces are rounded more than the tolerance
+        t = torch.linspace(0, 1, 41, dtype=torch.float64)[None]
+        scores = sharing.density.score(t)
+        below = sum(mass * cumulative(child, scores) for mass, child in parts)
+        np.testing.assert_allclose(below.numpy(), cumulative(sharing.density, scores).numpy(), atol=1e-9)
+        unit = float(win_rate(sharing.density))
+        for (mass, child), law in zip(parts, sharing.law[0][p[i] > 0], strict=True):
+            assert mass * float(win_rate(child)) / unit == pytest.approx(float(law), abs=1e-9)
+
+
+def cumulative(density: Density, at: Tensor) -> Tensor:
+    """P(score <= at), by numpy's interpolation; a jump counts at its upper side."""
+    return torch.from_numpy(np.interp(at[0].numpy(), density.ends[0].numpy(), density.shares[0].numpy()))[None]
+
+
+def win_rate(density: Density) -> Tensor:
+    """The mean of K u^(K-1), by quadrature piece for piece."""
+    nodes, masses = np.polynomial.legendre.leggauss(40)
+    low, high = density.ends[0, :-1], density.ends[0, 1:]
+    at = low[:, None] + (high - low)[:, None] * torch.from_numpy((1 + nodes) / 2)
+    K = float(density.drafts)
+    return (density.shares[0].diff()[:, None] * torch.from_numpy(masses / 2) * K * at ** (K - 1)).sum()
+
+
+@given(data=st.data(), drafts=DRAFTS, vocab=st.integers(2, 7))
+@settings(max_examples=200, deadline=None)
+def test_one_position_is_optimal(data: st.DataObject, drafts: int, vocab: int) -> None:
+    """The wins that verification can use, the sum of min(W, q), are 1 + min over A of Q(A) - P(A)^K."""
+    p, q = data.draw(laws(vocab)), data.draw(laws(vocab))
+    sharing = path_sharings(as_tensor(p), as_tensor(q), drafts, [first_possible(p)], capped=True)[0]
+    reached = float(torch.minimum(sharing.law, as_tensor(q)).sum())
+    exact = 1 + min(sum(q[c] for c in A) - sum(p[c] for c in A) ** drafts for A in prefixes(p, q))
+    assert reached == pytest.approx(float(exact), abs=1e-12)
+    tables = [TableModel((np.array([[float(x) for x in law]]), np.full((vocab, vocab), 1 / vocab))) for law in (p, q)]
+    assert reached == pytest.approx(
+        level_bound(ToyPair("drawn", *tables, length=1, drafts=drafts), 1, drafts), abs=1e-9
+    )
+
+
+def as_tensor(law: tuple[Fraction, ...]) -> Tensor:
+    return torch.tensor([[float(x) for x in law]], dtype=torch.float64)
+
+
+def first_possible(p: tuple[Fraction, ...]) -> int:
+    return next(c for c, mass in enumerate(p) if mass)
+
+
+def prefixes(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> list[list[int]]:
+    """All sets of tokens: no argument about which of them matter is taken on trust."""
+    return [[c for c in range(len(p)) if subset >> c & 1] for subset in range(2 ** len(p))]
+
+
+@given(node=nodes(), capped=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_with_one_draft_the_winner_has_the_draft_law(node: tuple, capped: bool) -> None:
+    p, q, _, tokens = node
+    for i, sharing in enumerate(path_sharings(p, q, 1, tokens, capped=capped)):
+        np.testing.assert_allclose(sharing.law[0].numpy(), p[i].numpy(), atol=1e-12)
+
+
+@given(node=nodes(), capped=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_winners_law_is_a_law_of_tokens_that_can_be_drafted(node: tuple, capped: bool) -> None:
+    p, q, drafts, tokens = node
+    for i, sharing in enumerate(path_sharings(p, q, drafts, tokens, capped=capped)):
+        assert float(sharing.law.sum()) == pytest.approx(1, abs=1e-12)
+        assert (sharing.law[0][p[i] == 0] == 0).all()
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=2, max_size=5)
+
+
+@given(drawn=INTERVALS)
+def test_whose_score_is_the_largest_agrees_with_the_smallest_of_what_is_left_to_one(drawn: list) -> None:
+    low = torch.tensor([[begin / 16 for begin, _ in drawn]], dtype=torch.float64)
+    high = torch.tensor([[(begin + width) / 16 for begin, width in drawn]], dtype=torch.float64)
+    shares = torch.tensor([0.0, 1.0], dtype=torch.float64).expand(1, len(drawn), 2)
+    found = largest_score_law(torch.stack([low, high], dim=-1), shares)
+    np.testing.assert_allclose(found.numpy(), smallest_uniform_law(1 - high, 1 - low).numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("drafts", [2, 3])
+def test_the_winner_that_is_drawn_has_the_law_that_is_said(drafts: int) -> None:
+    """Every tuple of drafts of a pair of three tokens, one position, its winner by the scores' densities."""
+    p = torch.tensor([[0.5, 0.3, 0.2]], dtype=torch.float64)
+    q = torch.tensor([[0.2, 0.3, 0.5]], dtype=torch.float64)
+    every = torch.cartesian_prod(*[torch.arange(3)] * drafts)
+    paths = every.reshape(-1, 1)
+    walk = descend(paths, p.expand(len(paths), 1, 3), q.expand(len(paths), 1, 3), drafts, capped=True)
+    law, density = next(walk)
+    won = largest_score_law(density.ends.unflatten(0, every.shape), density.shares.unflatten(0, every.shape))
+    weight = p[0][every].prod(dim=1, keepdim=True) * won
+    played = torch.zeros(3, dtype=torch.float64).index_add_(0, every.flatten(), weight.flatten())
+    np.testing.assert_allclose(played.numpy(), law[0].numpy(), atol=1e-14)
+
+
+def test_many_tokens_keep_few_pieces() -> None:
+    """One piece more a level, at any vocabulary."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 3, 5000, generator=generator, dtype=torch.float64) * 4
+    p = (logits + 0.5 * torch.randn(logits.shape, generator=generator, dtype=torch.float64)).softmax(-1)
+    tokens = torch.stack([torch.multinomial(p[:, i], 1, generator=generator)[:, 0] for i in range(3)], dim=1)
+    for i, (law, density) in enumerate(descend(tokens, p, logits.softmax(-1), 8, capped=True)):
+        assert density.ends.shape[1] == i + 3
+        np.testing.assert_allclose(law.sum(dim=1).numpy(), 1, atol=1e-12)
