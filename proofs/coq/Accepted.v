@@ -4,7 +4,7 @@
     sum of the probabilities of reaching them. *)
 
 From Coq Require Import List Arith Bool Reals Lra Lia.
-From SpectrVerify Require Import Laws Rules Means Token Block Race Score BlockRace Emissions.
+From SpectrVerify Require Import Laws Rules Means Token Block Uniform BlockRace Emissions.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -194,13 +194,11 @@ Section Theorems.
     apply sum_over_nodes_ext. intros v Hv HL. now apply block_reach.
   Qed.
 
-  Theorem block_race_accepts cells mark K select : grid_of_ratios V L p q cells mark ->
-    (0 < K)%nat -> is_selection select -> picks_smallest select ->
-    expected_accepted (emitted_from V L p K (block_race V L p q cells mark select))
+  Theorem block_race_accepts K : (0 < K)%nat ->
+    expected_accepted (emitted_from V L p K (block_race V L p q smallest_uniform))
     = sum_over_nodes V L (fun v => text_prob q v * (1 - (1 - rho p q v) ^ K)).
   Proof.
-    intros Hgrid HK Hselect Hsmallest.
-    rewrite (expected_accepted_is_a_sum V L) by now apply block_race_emits_a_law.
+    intros HK. rewrite (expected_accepted_is_a_sum V L) by now apply block_race_emits_a_law.
     apply sum_over_nodes_ext. intros v Hv HL. now apply block_race_reach.
   Qed.
 End Theorems.

@@ -34,6 +34,19 @@ Proof.
   apply IH in H as [t ->]. exists (t ++ [c]). now rewrite <- app_assoc.
 Qed.
 
+(** All texts of [n] tokens. *)
+Fixpoint texts_of (V n : nat) : list text :=
+  match n with
+  | O => [[]]
+  | S n' => flat_map (fun v => map (fun c => c :: v) (vocabulary V)) (texts_of V n')
+  end.
+
+Lemma in_texts_of V v : vocabulary_text V v -> In v (texts_of V (length v)).
+Proof.
+  induction 1 as [| c v Hc Hv IH]; [now left |]. simpl. apply in_flat_map. exists v. split; [exact IH |].
+  apply (in_map (fun c => c :: v)), in_seq. lia.
+Qed.
+
 Section Block.
   Variables (V L : nat) (p q : model R).
   Hypothesis Hp : is_model V p.

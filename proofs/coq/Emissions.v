@@ -4,7 +4,7 @@
     what is emitted is a text of the vocabulary with at most [L] accepted tokens. *)
 
 From Coq Require Import List Arith Bool Reals Lra Lia.
-From SpectrVerify Require Import Laws Rules Means Token Block Race Score BlockRace.
+From SpectrVerify Require Import Laws Rules Means Token Block Uniform BlockRace.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -203,39 +203,36 @@ Section Emissions.
 
   (** ** The block race *)
 
-  Variables (cells : nat) (mark : nat -> R).
-  Hypothesis Hgrid : grid_of_ratios V L p q cells mark.
-  Variables (K : nat) (select : list nat -> list R).
-  Hypothesis HK : (0 < K)%nat.
-  Hypothesis Hselect : is_selection select.
-
-  Lemma entry_outcomes x : is_draft x -> outcomes (fun e => fits (fst e)) (entry V L p q cells mark x).
+  Lemma integral_nonneg (f : continuous_function) l h : l <= h -> (forall s, 0 <= f s) -> 0 <= integral f l h.
   Proof.
-    intros Hx. eapply outcomes_bind; [now apply block_outcomes |]. intros u Hu.
-    apply (outcomes_bind (fun _ => True)).
-    - apply outcomes_categorical. intros j _. split; [| exact I].
-      pose proof (mark_monotone cells mark (proj1 Hgrid) j (S j) (Nat.le_succ_diag_r j)).
-      destruct (width_within_spec mark (low L p q u) (high p q u) j) as [(_ & _ & ->) | (_ & ->)]; lra.
-    - intros j _. now apply outcomes_ret.
+    intros Hlh Hf. rewrite <- (Rmult_0_l (h - l)), <- (integral_constant 0 l h).
+    apply RiemannInt_P19; [exact Hlh |]. intros s _. apply Hf.
   Qed.
 
-  Theorem block_race_emits_a_law : is_law fits (emitted_from V L p K (block_race V L p q cells mark select)).
+  Lemma smallest_nonneg before intervals : Forall (fun i => fst i <= snd i) intervals ->
+    forall w, In w (smallest_among before intervals) -> 0 <= w.
   Proof.
-    split.
+    revert before. induction intervals as [| i after IH]; intros before H w; [easy |].
+    inversion H; subst. intros [<- | Hin]; [| eapply IH; eassumption].
+    apply share_nonneg; [| lra]. apply integral_nonneg; [assumption |]. intros s. rewrite all_survive_value.
+    apply product_nonneg. intros a Ha. apply in_map_iff in Ha as (j & <- & _). apply Rmax_l.
+  Qed.
+
+  Theorem block_race_emits_a_law K : (0 < K)%nat ->
+    is_law fits (emitted_from V L p K (block_race V L p q smallest_uniform)).
+  Proof.
+    intros HK. split.
     - eapply outcomes_bind; [apply (outcomes_independent is_draft) |].
       + intros d Hd. apply repeat_spec in Hd as ->. apply outcomes_draft_from.
-      + intros xs [Hxs Hlen]. rewrite repeat_length in Hlen.
-        eapply outcomes_bind; [apply (outcomes_independent (fun e => fits (fst e))) |].
-        * intros d Hd. apply in_map_iff in Hd as (x & <- & Hx). apply entry_outcomes.
+      + intros xs [Hxs _]. eapply outcomes_bind; [apply (outcomes_independent fits) |].
+        * intros d Hd. apply in_map_iff in Hd as (x & <- & Hx). apply block_outcomes.
           rewrite Forall_forall in Hxs. now apply Hxs.
-        * intros es [Hes Hlen']. rewrite map_length in Hlen'.
-          apply (outcomes_bind (fun e => fits (fst e))); [| intros e; apply outcomes_ret].
-          apply outcomes_choose. intros w e Hin. destruct (Hselect (map snd es)) as (_ & Hpos & _).
-          { intros E. apply (f_equal (@length nat)) in E. rewrite map_length in E. simpl in E. lia. }
-          split; [eapply Hpos, in_combine_l, Hin |].
-          rewrite Forall_forall in Hes. eapply Hes, in_combine_r, Hin.
-    - rewrite (mean_block_race V L p q cells mark K select).
-      apply (mean_race_constant select Hselect); [exact HK | now apply (scored_total V L p q Hp Hq) |].
-      intros a. rewrite Rmult_1_r. apply mean_ext. intros. ring.
+        * intros us [Hus _] w u Hin. split.
+          -- apply in_combine_l in Hin. revert Hin. apply smallest_nonneg.
+             apply Forall_forall. intros i Hi. apply in_map_iff in Hi as (u' & <- & _).
+             now apply (low_below_high V L p q).
+          -- apply in_combine_r in Hin. rewrite Forall_forall in Hus. now apply Hus.
+    - pose proof (block_race_means V L p q Hp Hq K HK (fun _ => 1)) as H. rewrite (follow_total V q Hq) in H.
+      etransitivity; [| exact H]. rewrite mean_text_after. apply mean_ext. intros u. symmetry. apply (follow_total V q Hq).
   Qed.
 End Emissions.

@@ -124,6 +124,12 @@ Qed.
 Lemma product_cons (a : R) l : product (a :: l) = a * product l.
 Proof. reflexivity. Qed.
 
+Lemma product_app (l l' : list R) : product (l ++ l') = product l * product l'.
+Proof.
+  induction l as [| a l IH]; cbn [app]; rewrite ?product_cons, ?IH; [| ring].
+  unfold product at 2. simpl. reals. ring.
+Qed.
+
 (** ** Means *)
 
 Section Means.

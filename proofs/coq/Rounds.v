@@ -4,7 +4,7 @@
     first [N] tokens of the text that [N] rounds write, each at least one token, follow the target. *)
 
 From Coq Require Import List Arith Bool Reals Lra Lia.
-From SpectrVerify Require Import Laws Rules Means Token Block Race Score BlockRace Emissions.
+From SpectrVerify Require Import Laws Rules Means Token Block Uniform BlockRace Emissions.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -146,15 +146,11 @@ Section Theorems.
     - intros f. now apply block_means.
   Qed.
 
-  (** The grid may be another one after every text. *)
-  Theorem block_race_writes_as_the_target (cells : text -> nat) (mark : text -> nat -> R) K select y :
-    (forall v, grid_of_ratios V L (after p v) (after q v) (cells v) (mark v)) ->
-    (0 < K)%nat -> is_selection select -> vocabulary_text V y ->
-    let round v := emitted_from V L (after p v) K
-      (block_race V L (after p v) (after q v) (cells v) (mark v) select) in
+  Theorem block_race_writes_as_the_target K y : (0 < K)%nat -> vocabulary_text V y ->
+    let round v := emitted_from V L (after p v) K (block_race V L (after p v) (after q v) smallest_uniform) in
     probability (written round (length y)) (text_eqb y) = text_prob q y.
   Proof.
-    intros Hgrid HK Hselect Hy round. apply (written_follows_the_target V L q Hq); [| exact Hy]. intros v.
+    intros HK Hy round. apply (written_follows_the_target V L q Hq); [| exact Hy]. intros v.
     pose proof (after_is_model V p Hp v). pose proof (after_is_model V q Hq v). split.
     - now apply block_race_emits_a_law.
     - intros f. now apply block_race_means.

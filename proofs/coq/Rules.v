@@ -107,9 +107,25 @@ Section Rules.
 
   (** ** The block race
 
-      A score is known up to the cell of a grid 0 = mark 0 <= mark 1 <= .. <= mark cells = 1 in which it lies.
-      Cell number j is (mark j, mark (j+1)]. On a grid that has both ends of an interval among its marks, a uniform
-      score on the interval lies in each cell inside with probability width of the cell / width of the interval. *)
+      What is accepted, [v], and the next token [c] have a score uniform on (rho(vc), rho(v)], from 0 after a whole
+      draft; the smallest of K scores wins. [smallest] gives, for K intervals, the probabilities that the uniform
+      number on each is the smallest. *)
+
+  Definition high (u : emission) : F := rho (fst u).
+  Definition low (u : emission) : F := if length (fst u) =? L then 0 else rho (snd u :: fst u).
+
+  Definition block_race (smallest : list (F * F) -> list F) (drafts : list (list nat)) : law F emission :=
+    us <- independent (map block drafts);; combine (smallest (map (fun u => (low u, high u)) us)) us.
+
+  Definition emitted_from (K : nat) (rule : list (list nat) -> law F emission) : law F emission :=
+    xs <- independent (repeat (draft V p L []) K);; rule xs.
+
+  (** ** The block race by cells
+
+      The same race with finitely many scores: a score is known up to the cell in which it lies of a grid
+      0 = mark 0 <= mark 1 <= .. <= mark cells = 1. Cell number j is (mark j, mark (j+1)]. On a grid that has both ends
+      of an interval among its marks, a uniform score on the interval lies in each cell inside with probability
+      width of the cell / width of the interval. *)
 
   Variables (cells : nat) (mark : nat -> F).
 
@@ -117,10 +133,6 @@ Section Rules.
     if (low <=? mark j) && (mark (S j) <=? high) then mark (S j) - mark j else 0.
 
   Definition uniform_score (low high : F) : law F nat := categorical (seq 0 cells) (width_within low high).
-
-  (** What is accepted, [v], and the next token [c] score on (rho(vc), rho(v)], from 0 after a whole draft. *)
-  Definition high (u : emission) : F := rho (fst u).
-  Definition low (u : emission) : F := if length (fst u) =? L then 0 else rho (snd u :: fst u).
 
   (** Block verification of one draft, and the score of what comes out. *)
   Definition entry (x : list nat) : law F (emission * nat) :=
@@ -130,11 +142,8 @@ Section Rules.
   Definition race {A} (select : list nat -> list F) (entries : list (A * nat)) : law F A :=
     e <- choose (select (map snd entries)) entries;; ret (fst e).
 
-  Definition block_race (select : list nat -> list F) (drafts : list (list nat)) : law F emission :=
+  Definition cell_race (select : list nat -> list F) (drafts : list (list nat)) : law F emission :=
     entries <- independent (map entry drafts);; race select entries.
-
-  Definition emitted_from (K : nat) (rule : list (list nat) -> law F emission) : law F emission :=
-    xs <- independent (repeat (draft V p L []) K);; rule xs.
 
   (** Scores in one cell are equally likely to be the smallest: what lies within the cell is uniform. *)
   Definition fair_smallest (scores : list nat) : list F :=
