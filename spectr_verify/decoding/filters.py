@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from spectr_verify.errors import InputError
+
+EDGE = 1e-3
+"""How far logits and probabilities may be from a filter's edge, so that rounding may have decided."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,16 @@ class Filters:
         if self.min_p > 0:
             law = _kept(law, law >= self.min_p * law.amax(dim=-1, keepdim=True))
         return law
+
+    def nearly_possible(self, logits: Tensor) -> Tensor:
+        """Tokens that the filters keep, or would keep were the logits rounded otherwise: bool [.., V]."""
+        if self.temperature == 0:
+            return logits >= logits.amax(dim=-1, keepdim=True) - EDGE
+        looser = replace(self, top_k=None, top_p=min(1.0, self.top_p + EDGE), min_p=self.min_p * (1 - EDGE))
+        possible = looser.law(logits) > 0
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            possible &= logits >= logits.topk(self.top_k, dim=-1).values[..., -1:] - EDGE
+        return possible
 
 
 def _kept(law: Tensor, kept: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def log_ratios(target: Tensor, draft: Tensor, tokens: Tensor) -> Tensor:
     possible = target > 0
     along = torch.where(possible, (log_q - log_p).clamp(-MOST, MOST), 0.0)
     sharper = torch.where(possible, log_q.clamp(min=LEAST), 0.0)
-    ratio = (_at(draft, tokens) / _at(target, tokens)).to(torch.float64)
+    ratio = _at(draft, tokens).to(torch.float64) / _at(target, tokens)
     mixed = [torch.log1p(share * (ratio - 1)) for share in TOWARD_DRAFT]
     tilted = [
         tilt * _at(feature, tokens).to(torch.float64) - (log_q + tilt * feature).logsumexp(dim=-1).to(torch.float64)

@@ -22,8 +22,9 @@ class EndToEnd:
         numerical: mean total-variation distance of the two calls' laws of the next token, as the texts show it;
             ``None`` of a step, whose own call is not known.
         dtype: number format of the independent call.
-        judged: whether the models that decoded compute as precisely. Where they do not, in bfloat16 say, enough texts
-            always show it, and nothing is rejected for that.
+        judged: whether the models that decoded compute in float32 or more. Where they do not, in bfloat16 say, enough
+            texts always show it, and nothing is rejected for that.
+        edge: tokens of probability zero that a filter would keep, were the numbers rounded otherwise: nobody's fault.
     """
 
     log10_e: float
@@ -32,6 +33,7 @@ class EndToEnd:
     numerical: float | None
     dtype: str
     judged: bool
+    edge: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class MonteCarloReport:
             the test from end to end; ``None`` where no round can be compared, and of texts with impossible tokens.
         texts, tokens, rounds: how much was decoded.
         block_efficiency: tokens a round.
-        acceptance_rate: share of the drafted positions that were accepted.
+        acceptance_rate: share of the drafted positions that were accepted; ``None`` of a step.
         seconds: time in the draft model, in the target and in the rule.
         scoring: seconds of the independent call and the tests.
         ended: why the run ended: "texts", "e-value", "seconds" or "interrupted".
@@ -75,7 +77,7 @@ class MonteCarloReport:
     tokens: int
     rounds: int
     block_efficiency: float
-    acceptance_rate: float
+    acceptance_rate: float | None
     seconds: Seconds
     scoring: float
     ended: str
@@ -153,6 +155,7 @@ class MonteCarloReport:
                 "numerical_total_variation": self.end_to_end.numerical,
                 "dtype": self.end_to_end.dtype,
                 "judged": self.end_to_end.judged,
+                "edge": self.end_to_end.edge,
             },
             "first_token": None if first is None else vars(first),
             "accepted_length": None if accepted is None else vars(accepted),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -28,12 +28,14 @@ class Scored:
         log_target, log_draft: float64 [B, N], log-probability of every token under the target and the draft.
         log_ratios: float64 [B, N, J], of every alternative.
         first: [B, V], the target's laws of the first token.
+        edge: bool [B, N], tokens of probability zero that a filter would keep, were the numbers rounded otherwise.
     """
 
     log_target: Tensor
     log_draft: Tensor
     log_ratios: Tensor
     first: Tensor
+    edge: Tensor
 
 
 class Reference:
@@ -47,8 +49,13 @@ class Reference:
     def score(self, texts: Texts, alternatives: Ratios = log_ratios) -> Scored:
         """Score texts without an end before their N-th token."""
         parts = [self._score(texts, rows, alternatives) for rows in self._chunks(texts)]
-        columns = zip(*((part.log_target, part.log_draft, part.log_ratios, part.first) for part in parts), strict=True)
-        return Scored(*(torch.cat(column) for column in columns))
+        return Scored(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Scored)))
+
+    def apart(self) -> Reference:
+        """The same with models of its own, which code that holds the pair's cannot change."""
+        copied = copy.copy(self)
+        copied.target, copied.draft = copy.deepcopy(self.target), copy.deepcopy(self.draft)
+        return copied
 
     def _chunks(self, texts: Texts) -> Iterator[slice]:
         """Rows whose laws fit, texts of all prompts."""
@@ -60,15 +67,20 @@ class Reference:
     def _score(self, texts: Texts, rows: slice, alternatives: Ratios) -> Scored:
         tokens, prompts = texts.tokens[rows], texts.prompts[rows]
         B, N = tokens.shape
-        q = self._laws(self.target, prompts, tokens, self.pair.names[0])
-        p = self._laws(self.draft, prompts, tokens, self.pair.names[1])
+        logits = self._logits(self.target, prompts, tokens)
+        q = self._law(logits, self.pair.names[0])
+        p = self._law(self._logits(self.draft, prompts, tokens), self.pair.names[1])
         place = tokens[..., None]
         log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
         ratios = alternatives(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
-        return Scored(log_q, log_p, ratios, q[:, 0].clone())
+        edge = log_q == -torch.inf
+        if bool(edge.any()):
+            nearly = self.filters.nearly_possible(logits[edge])
+            edge[edge.clone()] = nearly.gather(-1, tokens[edge][:, None])[:, 0]
+        return Scored(log_q, log_p, ratios, q[:, 0].clone(), edge)
 
-    def _laws(self, model: Any, prompts: list[list[int]], tokens: Tensor, name: str) -> Tensor:
-        """Laws of every token of the texts: [B, N, V]."""
+    def _logits(self, model: Any, prompts: list[list[int]], tokens: Tensor) -> Tensor:
+        """Logits of every token of the texts: [B, N, V]."""
         N, device = tokens.shape[1], tokens.device
         begin = torch.tensor([len(prompt) for prompt in prompts], device=device)
         longest = int(begin.max())
@@ -81,7 +93,11 @@ class Reference:
         row = torch.arange(len(prompts), device=device)[:, None]
         with torch.inference_mode():
             logits = model(input_ids=text, use_cache=False).logits[..., : self.pair.vocab]
-            laws = self.filters.law(logits[row, place - 1])
+            found: Tensor = logits[row, place - 1]
+        return found
+
+    def _law(self, logits: Tensor, name: str) -> Tensor:
+        laws = self.filters.law(logits)
         if bool(laws.isnan().any()):
             raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
         return laws

@@ -62,10 +62,10 @@ def _evidence(report: MonteCarloReport) -> Table:
     if report.accepted is not None:
         table.add_row("accepted", _accepted(report.accepted))
     seconds = report.seconds
-    table.add_row(
-        "efficiency",
-        f"{report.block_efficiency:.3f} tokens a round, {report.acceptance_rate:.1%} of drafted positions accepted",
-    )
+    efficiency = f"{report.block_efficiency:.3f} tokens a round"
+    if report.acceptance_rate is not None:
+        efficiency += f", {report.acceptance_rate:.1%} of drafted positions accepted"
+    table.add_row("efficiency", efficiency)
     table.add_row(
         "time",
         f"{report.tokens_per_second:,.0f} tokens a second; draft {seconds.draft:.1f} s, target {seconds.target:.1f} s, "
@@ -88,6 +88,8 @@ def _end_to_end(end: EndToEnd) -> str:
     against = f"log10 e = {_number(end.log10_e)} against a {end.dtype} call, {end.numerical:.1e} apart per token"
     if end.impossible:
         against += f", which has {end.impossible} tokens at zero"
+    if end.edge:
+        against += f"; {end.edge} tokens at a filter's edge are left out"
     return against if end.judged else f"{against} (another number format: nothing is rejected for that)"
 
 
