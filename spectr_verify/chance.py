@@ -18,6 +18,9 @@ from spectr_verify.errors import InputError
 _BLOCK = 512
 """A choice among many is made in two steps, block and entry: about the square root of a large vocabulary."""
 
+_CACHED = 2**17
+"""So many weights are looked through at once."""
+
 
 class ChanceError(InputError):
     """A rule asked for an impossible choice: the message names the row."""
@@ -55,9 +58,9 @@ class Sampled:
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
         _check_form(weights)
-        masses = block_masses(weights)
+        masses, smallest = _looked_through(weights)
         total = masses.sum(dim=-1, keepdim=True)
-        _check_values(weights, total[:, 0])
+        _check_values(weights, total[:, 0], smallest)
         block = _first_beyond(masses, masses.cumsum(dim=-1) / total, self._uniform(len(weights), 1))
         if masses.shape[1] == weights.shape[1]:
             return block
@@ -215,6 +218,17 @@ def _product_of_others(factors: Tensor) -> Tensor:
     return before * after
 
 
+def _looked_through(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """``block_masses`` and the smallest weight of each row [B]: a few rows at a time, which a CPU then reads once."""
+    size = max(1, _CACHED // max(1, weights.shape[1])) if weights.is_cpu else max(1, len(weights))
+    masses, smallest = zip(*((block_masses(part), _smallest(part)) for part in weights.split(size)), strict=True)
+    return torch.cat(masses), torch.cat(smallest)
+
+
+def _smallest(weights: Tensor) -> Tensor:
+    return weights.amin(dim=-1) if weights.shape[1] else weights.new_zeros(len(weights))
+
+
 def block_masses(weights: Tensor) -> Tensor:
     """Sums over blocks of ``_BLOCK`` weights, or the weights themselves where they are no more: float64 [B, blocks].
 
@@ -253,7 +267,7 @@ def check_weights(weights: Tensor) -> Tensor:
     """Sums of the rows of ``weights`` [B, n], float64 [B]; ``ChanceError`` unless every row can be chosen from."""
     _check_form(weights)
     total = weights.sum(dim=-1, dtype=torch.float64)
-    _check_values(weights, total)
+    _check_values(weights, total, _smallest(weights))
     return total
 
 
@@ -262,11 +276,9 @@ def _check_form(weights: object) -> None:
         raise ChanceError(f"categorical takes floating-point weights [B, n]; it got {_describe(weights)}")
 
 
-def _check_values(weights: Tensor, total: Tensor) -> None:
+def _check_values(weights: Tensor, total: Tensor, smallest: Tensor) -> None:
     # Finite weights can have an infinite sum, and then nothing could be chosen; one that is no number makes it none.
-    fine = (total > 0) & (total < torch.inf)
-    if weights.shape[1]:
-        fine &= weights.amin(dim=-1) >= 0
+    fine = (total > 0) & (total < torch.inf) & (smallest >= 0)
     if not fine.all():
         row = int(fine.int().argmin())
         raise ChanceError(
