@@ -287,13 +287,16 @@ def smallest_of(low, high):
         ]
         for k, (a, b) in enumerate(zip(low, high, strict=True)):
             if a <= begin and end <= b:
-                others = [ONE]  # the product of linear survival functions, as a polynomial in the share of the way
-                for first, last in at_ends[:k] + at_ends[k + 1 :]:
-                    others = [
-                        first * c + (last - first) * d for c, d in zip([*others, ZERO], [ZERO, *others], strict=True)
-                    ]
-                law[k] += (end - begin) / (b - a) * sum(c / (power + 1) for power, c in enumerate(others))
+                law[k] += (end - begin) / (b - a) * mean_product(at_ends[:k] + at_ends[k + 1 :])
     return law
+
+
+def mean_product(lines):
+    """The mean of a product of linear functions, given by their values at both ends of an interval."""
+    product = [ONE]  # as a polynomial in the share of the way
+    for first, last in lines:
+        product = [first * c + (last - first) * d for c, d in zip([*product, ZERO], [ZERO, *product], strict=True)]
+    return sum(c / (power + 1) for power, c in enumerate(product))
 
 
 def tournament_block(m, drafts):
@@ -333,6 +336,178 @@ def with_winner(m):
     return Models(laws, m.q, m.length, m.drafts)
 
 
+# ---------------------------------------------------------------- ironed tournaments
+
+
+def ironed_tournament_block(m, drafts):
+    return of_the_winner(block, m, drafts, capped=True)
+
+
+def ironed_tournament_greedy_block(m, drafts):
+    return of_the_winner(greedy_block, m, drafts, capped=False)
+
+
+def of_the_winner(verify, m, drafts, *, capped):
+    """Verify the draft of the largest score as if it alone had been drawn, from the winner's law."""
+    winner, scores = ironed(m, capped)
+    law = largest_of([scores[x] for x in drafts])
+    return mixed((chance, verify(winner, [x])) for x, chance in zip(drafts, law, strict=True))
+
+
+def optimal_token(m, drafts, prefix=()):
+    """The active drafts' next tokens have scores; the largest is accepted with min(1, q / winner's law)."""
+    at = len(prefix)
+    if at == m.length:
+        return extended(prefix, m.q[prefix])
+    here = next_token_alone(m, prefix, len(drafts))
+    winner, scores = ironed(here, capped=True)
+    won, q, parts = winner.p[()], m.q[prefix], []
+    for x, chance in zip(drafts, largest_of([scores[x[at : at + 1]] for x in drafts]), strict=True):
+        accept = min(q[x[at]] / won[x[at]], ONE)
+        if chance and accept:
+            onward = [y for y in drafts if y[at] == x[at]]
+            parts.append((chance * accept, optimal_token(m, onward, x[: at + 1])))
+    rest = [positive(b - a) for a, b in zip(won, q, strict=True)]
+    return mixed([*parts, (sum(rest), extended(prefix, normalised(rest, q)))])
+
+
+@cache
+def next_token_alone(m, prefix, drafts):
+    return Models({(): m.p[prefix]}, {(): m.q[prefix]}, 1, drafts)
+
+
+@cache
+def ironed(m, capped):
+    """The models with the winner's law in the draft's place, and the scores of every text.
+
+    Scores are pieces (low, high, mass): a draft through the text has a score in a piece with the probability mass, and
+    evenly there. Of all drafts' scores together each is uniform on [0, 1].
+    """
+    laws, scores = {}, {(): [(ZERO, ONE, ONE)]}
+
+    def visit(text, weight):
+        if len(text) == m.length or text not in scores:
+            laws[text] = m.p.get(text)
+            return
+        shared = shared_out(m, text, scores[text], weight)
+        rate = {c: win_rate(part, m.drafts) for c, part in shared.items()}
+        whole = win_rate(scores[text], m.drafts)
+        laws[text] = tuple(m.p[text][c] * rate.get(c, ZERO) / whole for c in range(m.vocab))
+        for c in range(m.vocab):
+            won = laws[text][c]
+            if won:
+                scores[*text, c] = shared[c]
+            onward = weight * m.q[text][c] / won if won else ZERO
+            visit((*text, c), min(onward, ONE) if capped else onward)
+
+    visit((), ONE)
+    every = {text: laws.get(text) or m.p[text] for text in m.p}
+    return Models(every, m.q, m.length, m.drafts), scores
+
+
+def shared_out(m, text, scores, weight):
+    """The scores of the tokens that can be drafted after a text, from the scores of the text."""
+    p, q, K = m.p[text], m.q[text], m.drafts
+    tokens = [c for c in order(m, text) if p[c]]
+    t = [sum((p[c] for c in tokens[:j]), ZERO) for j in range(len(tokens) + 1)]
+    least = [wins_below(scores, x, K) for x in t]
+    most = K * scores[-1][1] ** (K - 1) / win_rate(scores, K)
+    caps = [min(weight * q[c], most * p[c]) for c in tokens]
+    caps = [sum(caps[:j], ZERO) for j in range(len(tokens) + 1)]
+    gap = [a - b for a, b in zip(least, caps, strict=True)]
+    peak = gap.index(max(gap))
+    ironed = [max(gap[: j + 1]) if j <= peak else max(gap[j:]) for j in range(len(gap))]
+    wanted = [a + b for a, b in zip(caps, ironed, strict=True)]
+    free = [j for j in range(len(gap)) if ironed[j] == gap[j]]
+    parts = {}
+    for first, last in pairwise(free):
+        parts |= spread(scores, p, tokens, t, wanted, first, last, K)
+    return parts
+
+
+def spread(scores, p, tokens, t, wanted, first, last, K):
+    """The tokens between two free vertices, each on the stretches of the two chords that its slope lies between."""
+    cuts, touched, wins = [t[first]], [first], [wins_below(scores, t[first], K)]
+    while touched[-1] < last:
+        rises = {j: (wanted[j] - wins[-1]) / (t[j] - cuts[-1]) for j in range(first + 1, last + 1) if t[j] > cuts[-1]}
+        touched.append(max(j for j in rises if rises[j] == min(rises.values())))
+        end = touched[-1]
+        cuts.append(t[last] if end == last else crossing(scores, cuts[-1], rises[end], t[end], t[last], K))
+        wins.append(wins_below(scores, cuts[-1], K))
+    chord = [(b - a) / (y - x) for a, b, x, y in zip(wins, wins[1:], cuts, cuts[1:], strict=False)]
+    parts = {}
+    for j, (begin, end) in enumerate(pairwise(touched)):
+        low = cuts[max(j - 1, 0)]
+        lower, middle, upper = (low, cuts[j], cuts[j + 1])
+        slopes = {i: (wanted[i + 1] - wanted[i]) / p[tokens[i]] for i in range(begin, end)}
+        above = {
+            i: min(max((rise - chord[j - 1]) / (chord[j] - chord[j - 1]), ZERO), ONE) if j else ONE
+            for i, rise in slopes.items()
+        }
+        above = filled(above, {i: p[tokens[i]] for i in above}, t[end] - middle) if j else above
+        for i, share in above.items():
+            stretches = [(lower, middle, 1 - share), (middle, upper, share)]
+            parts[tokens[i]] = [piece for a, b, mass in stretches if mass for piece in between(scores, a, b, mass)]
+    return parts
+
+
+def filled(above, mass, wanted):
+    """Upper shares that fill the upper stretch exactly, although the cut is rounded."""
+    total = sum(mass.values())
+    found = sum(mass[i] * share for i, share in above.items())
+    if found >= wanted:
+        return {i: share * wanted / found if found else ZERO for i, share in above.items()}
+    return {i: 1 - (1 - share) * (total - wanted) / (total - found) for i, share in above.items()}
+
+
+def crossing(scores, start, rise, low, high, K):
+    """Where T meets the chord from ``start`` again, up to the precision."""
+    first = wins_below(scores, start, K)
+    low, high = int(low * PRECISION), int(high * PRECISION)
+    while high - low > 1:
+        middle = (low + high) // 2
+        x = Fraction(middle, PRECISION)
+        above = wins_below(scores, x, K) - first > rise * (x - start)
+        low, high = (low, middle) if above else (middle, high)
+    return Fraction(high, PRECISION)
+
+
+def between(scores, begin, end, mass):
+    """The pieces of the scores between two shares of the drafts, with this mass together."""
+    found, below = [], ZERO
+    for low, high, share in scores:
+        a, b = max(begin, below), min(end, below + share)
+        if a < b:
+            ends = (low + (x - below) / share * (high - low) for x in (a, b))
+            found.append((*ends, mass * (b - a) / (end - begin)))
+        below += share
+    return found
+
+
+def win_rate(scores, K):
+    """How often such a score is the largest of K, in units of an average score."""
+    return sum(mass * sum(high**j * low ** (K - 1 - j) for j in range(K)) for low, high, mass in scores)
+
+
+def wins_below(scores, t, K):
+    """T(t): the share of the wins that go to the share t of the drafts with the lowest scores."""
+    return t and win_rate(between(scores, ZERO, t, t), K) / win_rate(scores, K)
+
+
+def largest_of(scores):
+    """Probability of each of K independent scores to be the largest, cell by cell."""
+    law = [ZERO] * len(scores)
+    for cell in pairwise(sorted({end for score in scores for piece in score for end in piece[:2]})):
+        at_ends = [[chance_below(score, x) for x in cell] for score in scores]
+        for k, (first, last) in enumerate(at_ends):
+            law[k] += (last - first) * mean_product(at_ends[:k] + at_ends[k + 1 :])
+    return law
+
+
+def chance_below(score, x):
+    return sum(mass * min(max((x - low) / (high - low), ZERO), ONE) for low, high, mass in score)
+
+
 # ---------------------------------------------------------------- what later rounds owe
 
 
@@ -342,6 +517,10 @@ def owed_by_greedy_block(m, text):
 
 def owed_by_tournament(m, text):
     return owed_by_greedy_block(with_winner(m), text)
+
+
+def owed_by_ironed_tournament(m, text):
+    return owed_by_greedy_block(ironed(m, False)[0], text)
 
 
 def owed_as_published(m, text):
@@ -360,12 +539,16 @@ RULES = {
     "block-race": block_race,
     "tournament-block": tournament_block,
     "tournament-greedy-block": tournament_greedy_block,
+    "ironed-tournament-block": ironed_tournament_block,
+    "ironed-tournament-greedy-block": ironed_tournament_greedy_block,
+    "optimal-token": optimal_token,
     "exact-match": exact_match,
 }
 OWED = {
     "greedy-block": owed_by_greedy_block,
     "spectr-gbv-published": owed_as_published,
     "tournament-greedy-block": owed_by_tournament,
+    "ironed-tournament-greedy-block": owed_by_ironed_tournament,
 }
 SINGLE = ("token", "block", "greedy-block")
 

@@ -24,6 +24,12 @@ from spectr_verify.rules._path import any_of, ratio
 _STEPS, _TOLERANCE = 64, 1e-15
 """Most Newton steps to a cut (where they are slowest, each halves what is left), and the step that is the last."""
 
+_TIED_BITS = 8
+"""Ratios q/p that differ in so many of their last bits only are equal: float64 has 52."""
+
+_CLOSE = 1e-14
+"""Shares of a node's wins that differ by less are equal."""
+
 
 @dataclass(frozen=True, eq=False)
 class Density:
@@ -226,7 +232,7 @@ def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor) -> Sharing
         p, q: float64 [N, V], next-token laws.
         weight: float64 [N], the weight w of block verification at the node: a child can use the wins w q.
     """
-    order = _ascending(q / p)  # no draft shows a token of p = 0: infinite, or none and then put last
+    order = _ascending(torch.where(p > 0, q / p, torch.inf))
     place = torch.empty_like(order).scatter_(1, order, torch.arange(p.shape[1], device=p.device).expand_as(order))
     mass = p.gather(1, order)
     mass /= mass.sum(dim=1, keepdim=True)
@@ -238,6 +244,8 @@ def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor) -> Sharing
     caps = torch.cat([start, useful.cumsum(dim=1)], dim=1)
     gap = density.wins(t) - caps
     ironed = _once_up_once_down(gap)
+    # Where only rounding holds them apart, a chord would squeeze through between them.
+    ironed = torch.where(ironed - gap <= _CLOSE, gap, ironed)
     wins = (useful + ironed.diff(dim=1)).clamp_(min=0.0)
     return Sharing(density, place, mass, wins, t, caps + ironed, ironed <= gap)
 
@@ -250,10 +258,16 @@ def _once_up_once_down(gap: Tensor) -> Tensor:
 
 
 def _ascending(values: Tensor) -> Tensor:
-    """Order of the rows, low to high: int64 [N, V]. On a CPU numpy sorts many values faster than torch."""
-    if values.device.type == "cpu":
-        return torch.from_numpy(np.argsort(values.numpy(), axis=1))
-    return values.argsort(dim=1, stable=True)
+    """Order of the rows, low to high, ties by place: int64 [N, V].
+
+    One sort of whole numbers: floats that are not negative sort as their bits do, and the last bits give way to the
+    place. Values that differ by rounding alone are then ties too. On a CPU numpy sorts faster than torch.
+    """
+    bits = max((values.shape[1] - 1).bit_length(), _TIED_BITS)
+    keys = values.contiguous().view(torch.int64) >> bits << bits
+    keys |= torch.arange(values.shape[1], device=values.device)
+    ordered: Tensor = torch.from_numpy(np.sort(keys.numpy(), axis=1)) if keys.is_cpu else keys.sort(dim=1).values
+    return ordered & (2**bits - 1)
 
 
 def descend(

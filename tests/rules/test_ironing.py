@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,23 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spectr_verify.bounds import level_bound
-from spectr_verify.chance import smallest_uniform_law
+from spectr_verify.chance import Sampled, smallest_uniform_law
+from spectr_verify.exact import round_law, total_variation
+from spectr_verify.rounds import Round, check_emission
+from spectr_verify.rules import RULES
 from spectr_verify.rules._ironing import Density, Sharing, descend, largest_score_law, share_out
 from toy_models import TableModel, ToyPair
-from toy_models.strategies import laws
+from toy_models.strategies import laws, pairs
 
 DRAFTS = st.sampled_from([1, 2, 3, 8, 64])
 TINY = st.sampled_from([1.0, 0.5, 1e-3, 1e-9, 1e-15, 1e-100, 5e-324, 0.0])
+
+IRONED = {
+    "ironed-tournament-block": "block",
+    "ironed-tournament-greedy-block": "greedy-block",
+    "optimal-token": "token",
+}
+"""The rules, and what each is with one draft."""
 
 
 @st.composite
@@ -159,3 +170,50 @@ def test_many_tokens_keep_few_pieces() -> None:
     for i, (law, density) in enumerate(descend(tokens, p, logits.softmax(-1), 8, capped=True)):
         assert density.ends.shape[1] == i + 3
         np.testing.assert_allclose(law.sum(dim=1).numpy(), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", IRONED)
+@given(pair=pairs(max_vocab=4, max_length=1, max_drafts=3))
+@settings(max_examples=40, deadline=None)
+def test_the_rules_reach_the_optimum_of_one_position(name: str, pair: ToyPair) -> None:
+    found = round_law(RULES[name], pair, 1, pair.drafts)
+    assert found.expected_accepted == pytest.approx(level_bound(pair, 1, pair.drafts), abs=1e-9)
+    assert found.tv_round <= 1e-12
+
+
+@pytest.mark.parametrize("name", IRONED)
+@given(pair=pairs(max_vocab=3, max_length=2, max_drafts=1))
+@settings(max_examples=40, deadline=None)
+def test_with_one_draft_the_rules_are_those_of_one_draft(name: str, pair: ToyPair) -> None:
+    ours, theirs = (round_law(RULES[rule], pair, pair.length, 1).emissions for rule in (name, IRONED[name]))
+    assert sum(total_variation(a, b) for a, b in zip(ours, theirs, strict=True)) <= 1e-12
+
+
+@pytest.mark.parametrize("name", IRONED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sixty_four_drafts_of_ties_zeros_and_point_masses(name: str, dtype: torch.dtype) -> None:
+    """Four rows: equal laws, disjoint ones, a point mass, and ratios in steps; a sampled token is a possible one."""
+    p = torch.tensor([[4, 4, 0, 0], [8, 0, 0, 0], [0, 8, 0, 0], [1, 2, 2, 3]], dtype=dtype)[:, None, None] / 8
+    q = torch.tensor([[4, 4, 0, 0], [0, 0, 4, 4], [0, 8, 0, 0], [2, 1, 4, 1]], dtype=dtype)[:, None, None] / 8
+    generator = torch.Generator().manual_seed(0)
+    drafts = torch.multinomial(p[:, 0, 0], 64 * 3, replacement=True, generator=generator).view(4, 64, 3)
+    round = Round(drafts, p.expand(4, 64, 3, 4), q.expand(4, 64, 4, 4))
+    emission = check_emission(round, RULES[name].verify(round, Sampled(generator)))
+    for row, tokens in enumerate(emission.tokens):
+        assert (q[row, 0, 0][tokens[tokens >= 0]] > 0).all()
+    assert emission.length[[0, 2]].tolist() == [4, 4]
+    assert emission.length[1] == 1
+
+
+def test_the_scores_of_the_page_are_those_of_the_code() -> None:
+    page = (Path(__file__).parent.parent.parent / "proofs" / "ironed_tournament.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| 0 |", "| 1 |"))]
+    p, q = as_tensor((Fraction(1, 2),) * 2), as_tensor((Fraction(1, 3), Fraction(2, 3)))
+    sharing = share_out(Density.of_root(torch.tensor([2])), p, q, torch.ones(1, dtype=torch.float64))
+    assert len(rows) == 2
+    for token, low, high, wins in ([Fraction(cell) for cell in row] for row in rows):
+        scores = sharing.children(torch.tensor([[int(token)]]))
+        below = float(cumulative(scores, torch.tensor([[2 / 3]], dtype=torch.float64)))
+        assert below / 2 == pytest.approx(float(low), abs=1e-12)
+        assert (1 - below) / 2 == pytest.approx(float(high), abs=1e-12)
+        assert float(sharing.law[0, int(token)]) == pytest.approx(float(wins), abs=1e-12)
