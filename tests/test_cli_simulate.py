@@ -18,7 +18,7 @@ from spectr_verify.rules import RULES
 from toy_models import TableError, recorded_pairs, write_pairs
 
 COMMAND = [sys.executable, "-c", "from spectr_verify.cli import main; main()"]
-SMALL = ["simulate", "--pairs", "recorded", "--texts", "4", "--tokens", "6", "--length", "2", "--drafts", "2"]
+SMALL = ["simulate", "--pairs", "pairs.json", "--texts", "4", "--tokens", "6", "--length", "2", "--drafts", "2"]
 TWO = ["--rule", "token", "--rule", "block-race"]
 
 
@@ -75,13 +75,13 @@ def test_the_table_has_the_rules_of_the_paper_and_says_which_are_lossless() -> N
 
 def test_a_sweep_has_a_row_for_every_cell() -> None:
     said = run(*SMALL, *TWO, "--length", "1,2", "--drafts", "1,3", "--temperature", "0.4,1", "--json", "out.json")
-    assert "recorded, temperature 0.4" in said
-    assert "recorded, temperature 1" in said
+    assert "pairs.json, temperature 0.4" in said
+    assert "pairs.json, temperature 1" in said
     written = strict("out.json")
     assert written["schema"] == "spectr-verify/simulate/1"
     assert written["planned"] == len(written["cells"]) == 2 * (2 + 4)
     assert written["axes"] == {
-        "corpora": ["recorded"],
+        "corpora": ["pairs.json"],
         "rules": ["token", "block-race"],
         "drafts": [1, 3],
         "lengths": [1, 2],
@@ -94,7 +94,7 @@ def test_a_sweep_has_a_row_for_every_cell() -> None:
 
 def test_few_rules_are_compared_in_full() -> None:
     said = " ".join(run(*SMALL, *TWO).split())
-    assert "block efficiency, recorded, temperature 1, K = 2, L = 2: token - block-race = -0." in said
+    assert "block efficiency, pairs.json, temperature 1, K = 2, L = 2: token - block-race = " in said
 
 
 def test_costs_that_are_given_are_used() -> None:
@@ -129,7 +129,7 @@ def test_synthetic_pairs_of_several_gaps() -> None:
 
 
 def test_pairs_of_a_file_and_rules_of_a_file() -> None:
-    said = run(*SMALL[:1], "--pairs", "pairs.json", *SMALL[3:], "--rule", "rules.py:mine", "--samples", "0")
+    said = run(*SMALL, "--rule", "rules.py:mine", "--samples", "0")
     row = next(line.split() for line in said.splitlines() if line.split()[:1] == ["rules.py:mine"])
     assert row[1] == "?"
     assert "nobody has judged it; `spectr-verify audit` does" in " ".join(said.split())
@@ -158,7 +158,7 @@ def test_filters_arrive() -> None:
 
 @pytest.mark.parametrize(("name", "begins"), [("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml")])
 @pytest.mark.parametrize(
-    "swept", [[], ["--length", "1,2"], ["--drafts", "1,2", "--temperature", "0.5,1", "--pairs", "pairs.json"]]
+    "swept", [[], ["--length", "1,2"], ["--drafts", "1,2", "--temperature", "0.5,1", "--pairs", "recorded"]]
 )
 def test_plots(name: str, begins: bytes, swept: list[str]) -> None:
     pytest.importorskip("matplotlib")
@@ -231,12 +231,12 @@ REFUSED = [
     (["--overlap", "0.5"], "--overlap does not go with --pairs"),
     (["--vocab", "5"], "--vocab does not go with --pairs"),
     (["--pairs", "none.json"], "none.json: cannot be read"),
-    (["--pairs", "recorded"], "'recorded' is asked for more than once"),
+    (["--pairs", "pairs.json"], "'pairs.json' is asked for more than once"),
     (["--overhead", "0.1"], "--overhead goes with --draft-cost"),
     (["--further-cost", "0.1"], "--further-cost goes with --draft-cost"),
     (["--draft-cost", "-1"], "the cost draft is -1.0"),
     (["--json", "a.jsonl", "--resume", "a.jsonl"], "a.jsonl is to hold the finished cells"),
-    (["--pairs", "pairs.json", "--json", "pairs.json"], "pairs.json is what is judged"),
+    (["--json", "pairs.json"], "pairs.json is what is judged"),
     (["--rule", "rules.py:mine", "--json", "rules.py"], "rules.py is what is judged"),
 ]
 

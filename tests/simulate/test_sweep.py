@@ -50,6 +50,7 @@ def axes(*rules: str, drafts: tuple = (1, 2), lengths: tuple = (1, 2), temperatu
 
 
 SMALL = Settings(texts=5, batch=3, tokens=6, samples=4, seed=SEED)
+UNBOUNDED = replace(SMALL, samples=0)
 TABLES = table_corpus("recorded", PAIRS[:3])
 
 
@@ -82,8 +83,7 @@ def test_cells_come_once_and_single_draft_rules_have_one_for_all_drafts() -> Non
     assert all(cell.drafts == 1 for cell in found if cell.rule == "token")
 
 
-def test_what_a_cell_counts_does_not_depend_on_the_others() -> None:
-    whole = sweep([TABLES], axes(lengths=(1, 2)), SMALL)
+def test_what_a_cell_counts_does_not_depend_on_the_others(whole: Sweep) -> None:
     part = sweep([TABLES], axes("block-race", drafts=(2,), lengths=(2,)), SMALL)
     for cell, outcome in part.outcomes.items():
         assert timeless(outcome) == timeless(whole.outcomes[cell])
@@ -106,6 +106,25 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "cells.jsonl"
 
 
+@pytest.fixture(scope="module")
+def whole() -> Sweep:
+    return sweep([TABLES], axes(), SMALL)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("log") / "cells.jsonl"
+    sweep([TABLES], axes(), UNBOUNDED, log=path)
+    return path.read_text()
+
+
+@pytest.fixture
+def full(log: Path, lines: str) -> Path:
+    """The log of a finished sweep."""
+    log.write_text(lines)
+    return log
+
+
 def stop_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     module, left = sweep_module(), [count]
     counting = module._counted
@@ -126,8 +145,7 @@ def sweep_module() -> object:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])
-def test_an_interrupted_sweep_goes_on_where_it_was(log: Path, count: int) -> None:
-    whole = sweep([TABLES], axes(), SMALL)
+def test_an_interrupted_sweep_goes_on_where_it_was(log: Path, whole: Sweep, count: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         stop_after(patch, count)
         broken = sweep([TABLES], axes(), SMALL, log=log)
@@ -144,29 +162,26 @@ def test_an_interrupted_sweep_goes_on_where_it_was(log: Path, count: int) -> Non
     assert {c: h.values.tolist() for c, h in rest.headrooms.items()} == {
         c: h.values.tolist() for c, h in whole.headrooms.items()
     }
-    again = sweep([TABLES], axes(), SMALL, log=log)
+    again = sweep([TABLES], axes(), UNBOUNDED, log=log)
     assert again.restored == 6
     assert again.outcomes == rest.outcomes
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200])
-def test_a_half_written_line_is_dropped_and_its_cell_run_again(log: Path, cut: int) -> None:
-    whole = sweep([TABLES], axes(), SMALL, log=log)
-    written = log.read_bytes()
-    log.write_bytes(written[:-cut])
-    found = sweep([TABLES], axes(), SMALL, log=log)
+def test_a_half_written_line_is_dropped_and_its_cell_run_again(full: Path, whole: Sweep, cut: int) -> None:
+    full.write_bytes(full.read_bytes()[:-cut])
+    found = sweep([TABLES], axes(), UNBOUNDED, log=full)
     assert found.restored == 5
-    assert found.notes == [f"{log}: the last line was not written to its end; its cell is run again"]
+    assert found.notes == [f"{full}: the last line was not written to its end; its cell is run again"]
     assert counted(found) == counted(whole)
-    assert sweep([TABLES], axes(), SMALL, log=log).notes == []
+    assert sweep([TABLES], axes(), UNBOUNDED, log=full).notes == []
 
 
-def test_a_log_may_have_more_cells_than_are_asked_for(log: Path) -> None:
-    sweep([TABLES], axes(), SMALL, log=log)
-    before = log.read_text()
-    found = sweep([TABLES], axes("block-race", drafts=(2,), lengths=(2,)), SMALL, log=log)
+def test_a_log_may_have_more_cells_than_are_asked_for(full: Path) -> None:
+    before = full.read_text()
+    found = sweep([TABLES], axes("block-race", drafts=(2,), lengths=(2,)), SMALL, log=full)
     assert (found.restored, found.planned) == (1, 1)
-    assert log.read_text() == before
+    assert full.read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -181,29 +196,26 @@ def test_a_log_may_have_more_cells_than_are_asked_for(log: Path) -> None:
         ({"min_p": 0.5}, "was written with min_p = 0.0"),
     ],
 )
-def test_lines_of_other_settings_are_refused_with_their_place(log: Path, change: dict, message: str) -> None:
-    sweep([TABLES], axes(), SMALL, log=log)
+def test_lines_of_other_settings_are_refused_with_their_place(full: Path, change: dict, message: str) -> None:
     with pytest.raises(LedgerError, match=f"cells.jsonl, line 1 {message}.*give it another file"):
-        sweep([TABLES], axes(), replace(SMALL, **change), log=log)
+        sweep([TABLES], axes(), replace(SMALL, **change), log=full)
 
 
-def test_bounds_may_be_of_other_samples(log: Path) -> None:
-    sweep([TABLES], axes(), SMALL, log=log)
-    assert sweep([TABLES], axes(), replace(SMALL, samples=0), log=log).restored == 6
+def test_bounds_may_be_of_other_samples(full: Path) -> None:
+    assert sweep([TABLES], axes("token"), SMALL, log=full).restored == 2
 
 
-def test_lines_of_other_laws_or_rules_of_the_same_name_are_refused(log: Path) -> None:
+def test_lines_of_other_laws_or_rules_of_the_same_name_are_refused(full: Path) -> None:
     mine = Rule("token", RULES["token"].verify, max_drafts=1)
-    sweep([TABLES], axes("token"), SMALL, log=log)
     with pytest.raises(LedgerError, match=r"line 1 was written with another recorded \(prompts, models or code\)"):
-        sweep([table_corpus("recorded", PAIRS[:2])], axes("token"), SMALL, log=log)
-    log.unlink()
+        sweep([table_corpus("recorded", PAIRS[:2])], axes("token"), SMALL, log=full)
+    full.unlink()
     own = Axes([mine], [1], [2], [1.0])
-    sweep([TABLES], own, SMALL, log=log)
-    line = json.loads(log.read_text())
-    log.write_text(json.dumps(line | {"identities": line["identities"] | {"token": "0"}}) + "\n")
+    sweep([TABLES], own, SMALL, log=full)
+    line = json.loads(full.read_text())
+    full.write_text(json.dumps(line | {"identities": line["identities"] | {"token": "0"}}) + "\n")
     with pytest.raises(LedgerError, match=r"line 1 was written with another token"):
-        sweep([TABLES], own, SMALL, log=log)
+        sweep([TABLES], own, SMALL, log=full)
 
 
 @pytest.mark.parametrize(
@@ -224,19 +236,18 @@ def test_lines_of_other_laws_or_rules_of_the_same_name_are_refused(log: Path) ->
         (lambda line: json.dumps({k: v for k, v in line.items() if k != "rule"}), "line 2 is damaged"),
     ],
 )
-def test_damaged_lines_are_refused_with_their_place(log: Path, damage: object, message: str) -> None:
-    sweep([TABLES], axes(), SMALL, log=log)
-    lines = log.read_text().splitlines()
+def test_damaged_lines_are_refused_with_their_place(full: Path, damage: object, message: str) -> None:
+    lines = full.read_text().splitlines()
     lines[1] = damage(json.loads(lines[1]))
-    log.write_text("\n".join(lines) + "\n")
+    full.write_text("\n".join(lines) + "\n")
     with pytest.raises(LedgerError, match=f"cells.jsonl, {message}"):
-        sweep([TABLES], axes(), SMALL, log=log)
+        sweep([TABLES], axes(), UNBOUNDED, log=full)
 
 
-def test_a_log_that_is_no_text_is_refused(log: Path) -> None:
-    log.write_bytes(b"\xff\xfe\n")
+def test_a_log_that_is_no_text_is_refused(full: Path) -> None:
+    full.write_bytes(b"\xff\xfe\n")
     with pytest.raises(LedgerError, match=r"cells.jsonl cannot be read: UnicodeDecodeError"):
-        sweep([TABLES], axes(), SMALL, log=log)
+        sweep([TABLES], axes(), UNBOUNDED, log=full)
 
 
 @pytest.mark.parametrize(
