@@ -266,8 +266,8 @@ def _ascending(values: Tensor) -> Tensor:
     bits = max((values.shape[1] - 1).bit_length(), _TIED_BITS)
     keys = values.contiguous().view(torch.int64) >> bits << bits
     keys |= torch.arange(values.shape[1], device=values.device)
-    ordered: Tensor = torch.from_numpy(np.sort(keys.numpy(), axis=1)) if keys.is_cpu else keys.sort(dim=1).values
-    return ordered & (2**bits - 1)
+    ordered = torch.from_numpy(np.sort(keys.numpy(), axis=1)) if keys.is_cpu else keys.sort(dim=1).values
+    return ordered & ((1 << bits) - 1)
 
 
 def descend(
