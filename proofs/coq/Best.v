@@ -73,7 +73,7 @@ Section Best.
     rewrite <- mean_text_after. rewrite !mean_by_texts.
     - apply sum_ext. intros y Hy. apply texts_of_spec in Hy as [Hy Hl]. f_equal.
       etransitivity; [exact (Hlossless y Hy Hl) |]. rewrite <- Hl. symmetry. now apply autoregression.
-    - intros w y Hin. destruct (follow_outcomes (S L) [] (Forall_nil _) w y Hin) as (Hw & Hy). split; [exact Hw | exact Hy].
+    - intros w y Hin. exact (follow_outcomes (S L) [] (Forall_nil _) w y Hin).
     - eapply outcomes_bind; [apply emission_fits |]. intros u [Hl Hu] w y Hin.
       destruct (follow_outcomes _ _ Hu w y Hin) as (Hw & Hy & Hly). split; [exact Hw |].
       split; [exact Hy | simpl in Hly; lia].
@@ -142,8 +142,9 @@ Section Best.
     pose proof (target_reaches v Hv ltac:(lia)) as HQv.
     pose proof (target_reaches (c :: v) Hcv ltac:(simpl; lia)) as HQc.
     rewrite <- lossless_means in HQv, HQc. change (Q (c :: v)) with (Q v * q v c) in HQc.
-    enough (mean d (fun u => q v c * (completed V L q (indicator v) u - indicator v (fst u)) + indicator (c :: v) (fst u))
-            <= mean d (completed V L q (indicator (c :: v)))) as Hle.
+    enough (mean d (fun u =>
+        q v c * (completed V L q (indicator v) u - indicator v (fst u)) + indicator (c :: v) (fst u))
+      <= mean d (completed V L q (indicator (c :: v)))) as Hle.
     { rewrite mean_plus, mean_scale, mean_minus, HQv, HQc, <- !reached_means in Hle. lra. }
     apply (mean_le_outcomes _ _ _ _ emission_fits). intros u [Hu _]. unfold completed.
     destruct (Nat.le_gt_cases (length v) (length (fst u))) as [Hlen | Hlen].
@@ -151,8 +152,8 @@ Section Best.
       rewrite (follow_reaching _ _ v) by (simpl; lia). rewrite (follow_reaching _ _ (c :: v)) by (simpl; lia).
       unfold indicator. pose proof (reaches_kept v [snd u] (fst u) Hlen) as Hkept. simpl in Hkept. rewrite Hkept.
       destruct (reaches (c :: v) (fst u)) eqn:E.
-      + apply reaches_iff in E as [t E]. rewrite (proj2 (reaches_iff (c :: v) (snd u :: fst u))) by (exists (snd u :: t); simpl; now rewrite E).
-        lra.
+      + apply reaches_iff in E as [t E].
+        rewrite (proj2 (reaches_iff (c :: v) (snd u :: fst u))) by (exists (snd u :: t); simpl; now rewrite E). lra.
       + destruct (reaches (c :: v) (snd u :: fst u)); lra.
     - (* it is shorter: the text is plain from before v on *)
       rewrite (plain_goes_on _ _ v c Hc) by (simpl; lia).

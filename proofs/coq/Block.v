@@ -23,7 +23,8 @@ Qed.
 Lemma reaches_iff z u : reaches z u = true <-> exists t, u = t ++ z.
 Proof.
   unfold reaches. rewrite text_eqb_true. split.
-  - intros E. exists (firstn (length u - length z) u). rewrite <- (firstn_skipn (length u - length z) u) at 1. now rewrite E.
+  - intros E. exists (firstn (length u - length z) u).
+    rewrite <- (firstn_skipn (length u - length z) u) at 1. now rewrite E.
   - intros [t ->]. rewrite app_length. replace (length t + length z - length z)%nat with (length t) by lia.
     rewrite skipn_app, skipn_all, Nat.sub_diag. reflexivity.
 Qed.
@@ -80,7 +81,8 @@ Section Block.
   Proof.
     unfold rho. induction v as [| c v IH]; [simpl; reals; lra |]. cbn [Rules.rho].
     assert (Hr : 0 <= capped_ratio p q (c :: v)).
-    { unfold capped_ratio. destruct (positive_spec (text_prob q (c :: v))) as [[H E] | [H E]]; reals; rewrite E; [| lra].
+    { unfold capped_ratio.
+      destruct (positive_spec (text_prob q (c :: v))) as [[H E] | [H E]]; reals; rewrite E; [| lra].
       assert (0 <= text_prob p (c :: v) / text_prob q (c :: v)).
       { apply Rmult_le_pos; [apply (text_prob_nonneg V); exact Hp | left; now apply Rinv_0_lt_compat]. }
       destruct (minimum_spec (text_prob p (c :: v) / text_prob q (c :: v)) 1) as [[H' E'] | [H' E']];
@@ -381,7 +383,8 @@ Section Theorems.
     probability (emitted V L p (block V L p q)) (fun u => reaches v (fst u)) = text_prob q v * rho p q v.
   Proof.
     intros Hv HL. unfold probability. rewrite mean_block.
-    assert (HB : is_value V L p q (fun u => vocabulary_text V u /\ reaches v u = true) (fun _ => 1) (fun _ a b => b - a)).
+    assert (HB : is_value V L p q (fun u => vocabulary_text V u /\ reaches v u = true)
+      (fun _ => 1) (fun _ a b => b - a)).
     { intros u [Hu Hr] HuL. split.
       - rewrite sum_scale_r, (next_total V q Hq). ring.
       - intros c Hc. split; [ring |]. intros _. split; [split |]; [| | ring].

@@ -158,7 +158,8 @@ Section BlockRace.
     rewrite (mean_ext _ _ (fun xs => mean (independent (map (block V L p q) xs)) (fun us =>
       sum (combine (smallest_uniform (map interval_of us)) us) (fun we => fst we * g (snd we)))))
       by (intros; now rewrite mean_bind).
-    rewrite mean_independent_bind. etransitivity; [exact (mean_of_the_race g m x Hx Hg K []) |]. destruct K as [| n]; [lia |]. cbn [pred].
+    rewrite mean_independent_bind. etransitivity; [exact (mean_of_the_race g m x Hx Hg K []) |].
+    destruct K as [| n]; [lia |]. cbn [pred].
     rewrite <- (integral_power n x) by lra.
     rewrite (integral_ext (times (all_survive []) (power_function n)) (power_function n)); [ring | lra |].
     intros s _. cbn [value times]. rewrite all_survive_value. unfold product. simpl. reals. ring.

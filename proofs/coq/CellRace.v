@@ -108,7 +108,8 @@ Section CellRace.
   (** The text that a draft's emission is completed to follows the target, and its score is independent of it. *)
   Theorem score_says_nothing : independent_score scored_text (follow V q (S L) []).
   Proof.
-    assert (E : forall h : text * nat -> R, mean scored_text h = mean scored (fun e => completed V L q (fun y => h (y, snd e)) (fst e))).
+    assert (E : forall h : text * nat -> R,
+      mean scored_text h = mean scored (fun e => completed V L q (fun y => h (y, snd e)) (fst e))).
     { intros h. unfold scored_text. rewrite mean_bind. apply mean_ext. intros e.
       rewrite mean_bind. apply mean_ext. intros y. now rewrite mean_ret. }
     intros f a. rewrite !E. cbn [fst snd].
@@ -142,7 +143,8 @@ Section CellRace.
     mean emitted_by_race f = mean (bind (independent (repeat scored K)) (race select)) f.
   Proof.
     unfold emitted_by_race, emitted_from, cell_race. rewrite mean_bind.
-    rewrite (mean_ext _ _ (fun xs => mean (independent (map (entry V L p q cells mark) xs)) (fun es => mean (race select es) f)))
+    rewrite (mean_ext _ _ (fun xs =>
+        mean (independent (map (entry V L p q cells mark) xs)) (fun es => mean (race select es) f)))
       by (intros; now rewrite mean_bind).
     rewrite mean_independent_bind, <- mean_bind. reflexivity.
   Qed.

@@ -128,6 +128,15 @@ Section Emissions.
   Lemma emitted_outcomes rule : (forall x, is_draft x -> outcomes fits (rule x)) -> outcomes fits (emitted V L p rule).
   Proof. intros H. eapply outcomes_bind; [apply outcomes_draft_from | exact H]. Qed.
 
+  (** What has the target's means has its total. *)
+  Lemma total_by_means d : (forall f, mean (text_after V L q d) f = mean (follow V q (S L) []) f) ->
+    mean d (fun _ => 1) = 1.
+  Proof.
+    intros H. transitivity (mean (text_after V L q d) (fun _ => 1)).
+    - rewrite mean_text_after. apply mean_ext. intros u. symmetry. apply (follow_total V q Hq).
+    - rewrite H. apply (follow_total V q Hq).
+  Qed.
+
   (** ** Token verification *)
 
   Lemma acceptances_bounds v x a : In a (acceptances p q v x) -> 0 <= a <= 1.
@@ -154,9 +163,7 @@ Section Emissions.
 
   Theorem token_emits_a_law : is_law fits (emitted V L p (token V L p q)).
   Proof.
-    split; [apply emitted_outcomes, token_outcomes |].
-    pose proof (token_means V L p q Hp Hq (fun _ => 1)) as H. rewrite (follow_total V q Hq) in H.
-    etransitivity; [| exact H]. rewrite mean_text_after. apply mean_ext. intros u. symmetry. apply (follow_total V q Hq).
+    split; [apply emitted_outcomes, token_outcomes | apply total_by_means, (token_means V L p q Hp Hq)].
   Qed.
 
   (** ** Block verification *)
@@ -196,9 +203,7 @@ Section Emissions.
 
   Theorem block_emits_a_law : is_law fits (emitted V L p (block V L p q)).
   Proof.
-    split; [apply emitted_outcomes, block_outcomes |].
-    pose proof (block_means V L p q Hp Hq (fun _ => 1)) as H. rewrite (follow_total V q Hq) in H.
-    etransitivity; [| exact H]. rewrite mean_text_after. apply mean_ext. intros u. symmetry. apply (follow_total V q Hq).
+    split; [apply emitted_outcomes, block_outcomes | apply total_by_means, (block_means V L p q Hp Hq)].
   Qed.
 
   (** ** The block race *)
@@ -232,7 +237,6 @@ Section Emissions.
              apply Forall_forall. intros i Hi. apply in_map_iff in Hi as (u' & <- & _).
              now apply (low_below_high V L p q).
           -- apply in_combine_r in Hin. rewrite Forall_forall in Hus. now apply Hus.
-    - pose proof (block_race_means V L p q Hp Hq K HK (fun _ => 1)) as H. rewrite (follow_total V q Hq) in H.
-      etransitivity; [| exact H]. rewrite mean_text_after. apply mean_ext. intros u. symmetry. apply (follow_total V q Hq).
+    - apply total_by_means, (block_race_means V L p q Hp Hq K HK).
   Qed.
 End Emissions.

@@ -52,7 +52,8 @@ Lemma mean_independent_bind {A B} (d : law R A) (k : A -> law R B) K (f : list B
 Proof.
   revert f. induction K as [| K IH]; intros f; [cbn [repeat independent]; now rewrite mean_ret |].
   cbn [repeat]. rewrite !mean_independent_cons, mean_bind. apply mean_ext. intros a.
-  cbn [map]. rewrite (mean_ext _ _ (fun l => mean (k a) (fun b => mean (independent (map k l)) (fun l' => f (b :: l')))))
+  cbn [map].
+  rewrite (mean_ext _ _ (fun l => mean (k a) (fun b => mean (independent (map k l)) (fun l' => f (b :: l')))))
     by (intros; apply mean_independent_cons).
   rewrite mean_swap. apply mean_ext. intros b. apply IH.
 Qed.

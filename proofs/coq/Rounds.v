@@ -100,7 +100,8 @@ Section Rounds.
   Proof.
     pose proof (rounds_completed N [] (N * S L) (fun y => f (first_tokens N y)) (le_n _)) as H.
     simpl length in H. rewrite Nat.sub_0_r in H.
-    transitivity (mean (rounds N []) (fun y => mean (follow V q (N * S L - length y) y) (fun y => f (first_tokens N y)))).
+    transitivity (mean (rounds N []) (fun y =>
+      mean (follow V q (N * S L - length y) y) (fun y => f (first_tokens N y)))).
     - apply (mean_ext_outcomes _ _ _ _ (rounds_outcomes N [])). intros y Hy. simpl in Hy.
       symmetry. apply (follow_first_tokens V q Hq). exact Hy.
     - rewrite H. replace (N * S L)%nat with (N + N * L)%nat by lia. rewrite <- (follow_split V q Hq).

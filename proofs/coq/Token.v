@@ -112,7 +112,8 @@ Section Token.
             by (unfold accept; now rewrite Rmult_1_l).
           rewrite Ha.
           rewrite (mean_ext _ _ (fun x => reached * (1 - accept c) * g
-            + sum (combine (stop_at_first_rejection (reached * accept c) (acceptances p q (c :: v) x)) (path (c :: v) x))
+            + sum (combine (stop_at_first_rejection (reached * accept c) (acceptances p q (c :: v) x))
+                           (path (c :: v) x))
                   (fun wa => fst wa * mean (emit V L p q 1 (snd wa)) (completed V L q f)))).
           - rewrite mean_plus, (mean_constant _ _ (draft_total V p Hp _ _)), IH by (simpl; lia). ring.
           - intros x. now rewrite sum_cons. }

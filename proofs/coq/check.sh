@@ -30,7 +30,8 @@ done
 for file in ./*.v; do
     name=$(basename "$file" .v)
     echo "From SpectrVerify Require $name."
-    sed -nE "s/^ *Theorem +([A-Za-z0-9_]+).*/Goal True. idtac \"theorem $name.\1\". Abort. Print Assumptions $name.\1./p" "$file"
+    ask="Goal True. idtac \"theorem $name.\1\". Abort. Print Assumptions $name.\1."
+    sed -nE "s/^ *Theorem +([A-Za-z0-9_]+).*/$ask/p" "$file"
 done > questions
 mv questions questions.v
 coqc -Q . SpectrVerify questions.v > printed
