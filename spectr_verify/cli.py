@@ -406,7 +406,8 @@ def mc(
     prompt: Annotated[list[str] | None, typer.Option(help="A prompt of your own, instead; may be repeated.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Texts that are decoded together.")] = 200,
     seconds: Annotated[
-        float | None, typer.Option(help="Seconds after which no further batch begins, for the rule and for every fault.")
+        float | None,
+        typer.Option(help="Seconds after which no further batch begins, for the rule and for every fault."),
     ] = None,
     reference_dtype: Annotated[str, typer.Option(help="Number format of the independent call.")] = "float32",
     alpha: Annotated[float, typer.Option(help="Probability at which each test rejects a lossless rule.")] = 1e-3,
