@@ -42,6 +42,7 @@ BOUNDS: dict[str, Callable[[int, int, float], float]] = {
     "block-race": lambda L, K, off: 6 * L * K * UNIT,
     "recursive-rejection": lambda L, K, off: 10 * L * K**2 * UNIT,
     "k-seq": lambda L, K, off: L * (K * (SCALE + 6 * UNIT) + off),
+    "optimal-token": lambda L, K, off: UNIT,  # only the correction's weights are rounded, each once
 }
 """Of L, K and how far the target's laws are from summing to 1; rules that are not here work in float64 throughout."""
 
