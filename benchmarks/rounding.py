@@ -94,10 +94,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    print(f"{'format':9} {'rule':24} {'error':>9} {'bound':>9}")
+    print(f"{'format':9} {'rule':30} {'error':>9} {'bound':>9}")
     found = []
     for row in errors():
-        print(f"{row['format']:9} {row['rule']:24} {row['error']:9.1e} {row['bound']:9.1e}", flush=True)
+        print(f"{row['format']:9} {row['rule']:30} {row['error']:9.1e} {row['bound']:9.1e}", flush=True)
         found.append(row)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")

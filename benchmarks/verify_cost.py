@@ -97,7 +97,7 @@ def costs(
             calls[name] = lambda number, name=name: RULES[name].verify(given[name][number], chance)
     spent = interleaved(device, calls, WARM_UP + repeats, CLOCKS[clock])
     print(f"\nV = {vocab:,}, batch {rows}, K = {drafts}, L = {length}, overlap {overlap(*laws):.2f}; milliseconds")
-    print(f"{'':24} {'K':>2} {'ms':>9} {'of one pass':>12} {'of k-seq':>9}")
+    print(f"{'':30} {'K':>2} {'ms':>9} {'of one pass':>12} {'of k-seq':>9}")
     found = []
     for name, ms in spent.items():
         one = name.endswith("one draft") or (name in RULES and RULES[name].max_drafts == 1)
@@ -105,7 +105,7 @@ def costs(
         record["of_one_pass"] = ms / spent["one pass, one draft" if one else "one pass"]
         record["of_k_seq"] = ms / spent["k-seq"] if "k-seq" in spent else None
         to_k_seq = "" if record["of_k_seq"] is None else f"{record['of_k_seq']:9.2f}"
-        print(f"{name:24} {record['K']:2} {ms:9.3f} {record['of_one_pass']:12.2f} {to_k_seq}", flush=True)
+        print(f"{name:30} {record['K']:2} {ms:9.3f} {record['of_one_pass']:12.2f} {to_k_seq}", flush=True)
         found.append(record)
     return found
 
