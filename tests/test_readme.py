@@ -52,7 +52,7 @@ def rows(table: str) -> dict[str, tuple[str, ...]]:
 
 
 def test_the_table_is_what_the_main_job_prints_and_it_is_right(tmp_path: Path) -> None:
-    shown = rows(next(block for block in blocks("text") if "of optimum" in block))
+    shown = rows(next(block for block in blocks("text") if "on pair" in block))
     assert list(shown) == list(RULES)
     out = tmp_path / "rows.json"
     assert rows(printed("compare", "--json", str(out))) == shown

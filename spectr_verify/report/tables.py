@@ -44,7 +44,7 @@ def compare_table(verdicts: list[Verdict], *, narrow: bool = False) -> Table:
     """One row a rule over all its pairs, in the order in which the rules came; narrow: without class and pair."""
     pairs = len({id(verdict.instance) for verdict in verdicts})
     title = f"exact laws on {pairs} pair{'s' if pairs != 1 else ''}"
-    columns = ("rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">of optimum")
+    columns = ("rule", "class", "verdict", ">error", "on pair", ">E[τ]", ">share")
     kept = [column for column in columns if not (narrow and column in ("class", "on pair"))]
     table = _table(title, *kept)
     extent = "over several rounds" if any(verdict.text is not None for verdict in verdicts) else "in one round"
