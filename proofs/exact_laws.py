@@ -415,10 +415,12 @@ def shared_out(m, text, scores, weight):
     caps = [min(weight * q[c], most * p[c]) for c in tokens]
     caps = [sum(caps[:j], ZERO) for j in range(len(tokens) + 1)]
     gap = [a - b for a, b in zip(least, caps, strict=True)]
-    peak = gap.index(max(gap))
-    ironed = [max(gap[: j + 1]) if j <= peak else max(gap[j:]) for j in range(len(gap))]
-    wanted = [a + b for a, b in zip(caps, ironed, strict=True)]
-    free = [j for j in range(len(gap)) if ironed[j] == gap[j]]
+    peak, most = gap.index(max(gap)), max(gap)
+    used = [a + most for a in caps]
+    mu, low = min(((used[j] / t[j], j) for j in range(1, peak + 1)), default=(ZERO, 0))
+    nu, high = max((((1 - used[j]) / (1 - t[j]), j) for j in range(peak, len(tokens))), default=(ZERO, len(tokens)))
+    wanted = [mu * x if j < low else 1 - nu * (1 - x) if j > high else used[j] for j, x in enumerate(t)]
+    free = [j for j in range(len(t)) if wanted[j] == least[j]]
     parts = {}
     for first, last in pairwise(free):
         parts |= spread(scores, p, tokens, t, wanted, first, last, K)

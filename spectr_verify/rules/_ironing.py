@@ -5,14 +5,17 @@ tree of texts owns part of every score: the density of the score of a draft that
 its own units here: t in [0, 1] is the share of its drafts below some score, T(t) the share of its wins that these get.
 T is convex, since higher scores win more often, and for the root it is t^K.
 
-The children are sorted by q/p, low to high, and want the wins W(t) = R(t) + G(t): R sums the wins that verification can
-use, G is the least function that is nowhere below T - R and that rises once and then falls. Whatever the children want,
-and however they share, the rule stays lossless. The derivation is on the page ``proofs/ironed_tournament.md``.
+The children are sorted by q/p, low to high. R sums the wins that verification can use, and the peak is where T - R is
+largest: no sharing gives the children before it less than T, so what they win beyond R is lost, and nothing else needs
+to be. W sums the wins that the children want: before the peak none less than it can use, after it none more, and all as
+alike as that allows. The flattest W leaves each child the most of the range of scores, so that deeper levels can use K
+drafts still. Whatever the children want, and however they share, the rule stays lossless. The derivation is on the page
+``proofs/ironed_tournament.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +31,7 @@ _TIED_BITS = 8
 """Ratios q/p that differ in so many of their last bits only are equal: float64 has 52."""
 
 _CLOSE = 1e-14
-"""Shares of a node's wins that differ by less are equal."""
+"""Shares of a node's drafts or wins that differ by less are equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +177,7 @@ class Sharing:
         low = middle = self.t.gather(1, first)
         high, rise, touched = self._chord(middle, first, last)
         before = rise
-        while bool((ahead := (touched <= edge) & (high < top)).any()):
+        while bool((ahead := (touched <= edge) & (top - high > _CLOSE)).any()):
             far, steeper, further = self._chord(high, first, last)
             low, middle = torch.where(ahead, middle, low), torch.where(ahead, high, middle)
             before, rise = torch.where(ahead, rise, before), torch.where(ahead, steeper, rise)
@@ -202,15 +205,13 @@ class Sharing:
 
     def _tangent(self, start: Tensor, wins: Tensor, first: Tensor, last: Tensor) -> Tensor:
         """The vertex after ``start`` to which the line from there is flattest: bisection, as W is convex."""
-        low, high = first + 1, last
         vocab = self.mass.shape[1]
-        for _ in range(vocab.bit_length()):
-            middle = (low + high) // 2
-            run, rise = self.t.gather(1, middle) - start, self.wanted.gather(1, middle) - wins
-            falling = (run <= 0) | (self.slope(middle.clamp(max=vocab - 1)) * run < rise)
-            ahead = falling & (middle < last)
-            low, high = torch.where(ahead, middle + 1, low), torch.where(ahead, high, middle)
-        return torch.minimum(low, last)
+
+        def falling(vertex: Tensor) -> Tensor:
+            run, rise = self.t.gather(1, vertex) - start, self.wanted.gather(1, vertex) - wins
+            return (run <= 0) | (self.slope(vertex.clamp(max=vocab - 1)) * run < rise)
+
+        return _first_after(falling, torch.minimum(first + 1, last), last, vocab)
 
     def _crossing(self, start: Tensor, wins: Tensor, rise: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """Where T meets the line again, between ``low`` and ``high``: Newton from above, T being convex."""
@@ -238,23 +239,61 @@ def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor) -> Sharing
     mass /= mass.sum(dim=1, keepdim=True)
     start = torch.zeros_like(weight)[:, None]
     # No child wins more than T'(1) a draft. What is beyond that is of no use, and would only be rounded.
-    useful = torch.minimum(weight[:, None] * q.gather(1, order), mass * density.slope(torch.ones_like(start)))
+    steepest = density.slope(torch.ones_like(start))
+    useful = torch.minimum(weight[:, None] * q.gather(1, order), mass * steepest)
     t = torch.cat([start, mass.cumsum(dim=1)], dim=1)
     t /= t[:, -1:].clone()
-    caps = torch.cat([start, useful.cumsum(dim=1)], dim=1)
-    gap = density.wins(t) - caps
-    ironed = _once_up_once_down(gap)
+    least = density.wins(t)
+    wins, peak = _ironed(t, mass, useful, least, steepest)
+    wanted = torch.cat([start, wins.cumsum(dim=1)], dim=1)
     # Where only rounding holds them apart, a chord would squeeze through between them.
-    ironed = torch.where(ironed - gap <= _CLOSE, gap, ironed)
-    wins = (useful + ironed.diff(dim=1)).clamp_(min=0.0)
-    return Sharing(density, place, mass, wins, t, caps + ironed, ironed <= gap)
+    free = wanted - least <= _CLOSE
+    free[:, -1] = True
+    return Sharing(density, place, mass, wins, t, wanted, free.scatter_(1, peak, True))
 
 
-def _once_up_once_down(gap: Tensor) -> Tensor:
-    """The least function above ``gap`` [N, m] that rises, then falls, with equality at both ends."""
-    vertex = torch.arange(gap.shape[1], device=gap.device)
-    rising, falling = gap.cummax(dim=1).values, gap.flip(1).cummax(dim=1).values.flip(1)
-    return torch.where(vertex <= gap.argmax(dim=1, keepdim=True), rising, falling)
+def _ironed(t: Tensor, mass: Tensor, useful: Tensor, least: Tensor, steepest: Tensor) -> tuple[Tensor, Tensor]:
+    """The wins that the children want, [N, V], and the peak, int64 [N, 1].
+
+    Before the peak they are max(useful, mu p), after it min(useful, nu p).
+    """
+    caps = torch.cat([torch.zeros_like(t[:, :1]), useful.cumsum(dim=1)], dim=1)
+    most, peak = (least - caps).max(dim=1, keepdim=True)
+    vocab = mass.shape[1]
+
+    def before(vertex: Tensor) -> Tensor:
+        """Whether the line from the start goes on over the edge after a vertex: useful wins a draft are fewer."""
+        used = caps.gather(1, vertex) + most
+        return useful.gather(1, vertex) * t.gather(1, vertex) < mass.gather(1, vertex) * used
+
+    def after(vertex: Tensor) -> Tensor:
+        """Whether the line to the end begins later: useful wins a draft are fewer than on a line from here."""
+        left, above = 1 - most - caps.gather(1, vertex), 1 - t.gather(1, vertex)
+        return left * mass.gather(1, vertex) > useful.gather(1, vertex) * above
+
+    low = _first_after(before, torch.zeros_like(peak), peak, vocab)
+    high = _first_after(after, peak.clamp(max=vocab - 1), torch.full_like(peak, vocab - 1), vocab)
+    mu = ratio(caps.gather(1, low) + most, t.gather(1, low))
+    nu = ratio((1 - most - caps.gather(1, high)).clamp(min=0.0), 1 - t.gather(1, high))
+    edge = torch.arange(vocab, device=t.device)
+    up_to, onward = edge < low, edge >= torch.maximum(high, peak)
+    wins = torch.where(onward, torch.minimum(nu, steepest) * mass, useful)
+    return torch.where(up_to, torch.minimum(mu, steepest) * mass, wins), peak
+
+
+def _first_after(ahead: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, size: int) -> Tensor:
+    """The first place from ``low`` on that is not ahead of what is sought, ``high`` if all are: int64 [N, m].
+
+    Args:
+        ahead: of places [N, m], true up to what is sought; asked below ``high`` only.
+        low, high: int64 [N, m], at most ``size`` apart.
+    """
+    for _ in range(size.bit_length()):
+        middle = (low + high) // 2
+        inside = middle < high
+        further = inside & ahead(torch.where(inside, middle, 0))
+        low, high = torch.where(further, middle + 1, low), torch.where(further, high, middle)
+    return low
 
 
 def _ascending(values: Tensor) -> Tensor:

@@ -217,3 +217,13 @@ def test_the_scores_of_the_page_are_those_of_the_code() -> None:
         assert below / 2 == pytest.approx(float(low), abs=1e-12)
         assert (1 - below) / 2 == pytest.approx(float(high), abs=1e-12)
         assert float(sharing.law[0, int(token)]) == pytest.approx(float(wins), abs=1e-12)
+
+
+def test_a_chord_that_ends_a_rounding_error_early_is_the_last_one() -> None:
+    """All children of the second node want the same, so that one chord spans them; its far end is only computed."""
+    p, q = ([[first, 1 - first], [second, 1 - second]] for first, second in ((0.329, 6.74e-6), (1 - 2.77e-5, 0.0481)))
+    p, q = (torch.tensor(law, dtype=torch.float64) for law in (p, q))
+    sharing = path_sharings(p, q, 2, [1, 0], capped=True)[1]
+    for mass, child in children(sharing, p[1]):
+        rate = float(win_rate(child)) / float(win_rate(sharing.density))
+        assert mass * rate == pytest.approx(mass, rel=1e-9)
