@@ -586,18 +586,28 @@ class Law:
 def laws_of(levels, length):
     """A table of a pair's JSON as a dictionary from texts to laws."""
     vocab, laws = len(levels[0][0]), {}
+    if len(levels) <= length:
+        raise ValueError(
+            f"blocks of {length} tokens need laws after up to {length} tokens; there are {len(levels)} levels"
+        )
     for size in range(length + 1):
         for text, law in zip(product(range(vocab), repeat=size), levels[size], strict=True):
             laws[text] = tuple(Fraction(entry) for entry in law)
-            if sum(laws[text]) != 1 or min(laws[text]) < 0:
-                raise ValueError(f"the law after {text} is {law}; it must sum to exactly 1")
+            if len(law) != vocab or sum(laws[text]) != 1 or min(laws[text]) < 0:
+                raise ValueError(f"the law after {text} is {law}; it must have {vocab} entries and sum to exactly 1")
     return laws
 
 
 def law(rule, pair, length=None, drafts=None):
     """The exact law of a rule on a pair (the dictionary that its JSON is)."""
-    length, drafts = length or pair["length"], drafts or pair["drafts"]
+    length, drafts = (
+        pair[name] if asked is None else asked for name, asked in (("length", length), ("drafts", drafts))
+    )
+    if not (type(length) is type(drafts) is int and min(length, drafts) >= 1):
+        raise ValueError(f"L is {length!r} and K is {drafts!r}; both must be whole numbers from 1 on")
     p, q = laws_of(pair["draft"], length), laws_of(pair["target"], length)
+    if len(p[()]) != len(q[()]):
+        raise ValueError(f"the draft has {len(p[()])} tokens and the target {len(q[()])}")
     m = Models(p, q, length, 1 if rule in SINGLE else drafts)
     texts = list(product(range(m.vocab), repeat=length))
     drawn = [x for x in product(texts, repeat=m.drafts) if all(m.P(text) for text in x)]
@@ -615,11 +625,18 @@ def law(rule, pair, length=None, drafts=None):
 
 
 def main(rule, path):
-    """Print the verdict on each pair; 0 if the rule is lossless on all of them, else 1."""
-    with open(path, encoding="utf-8") as file:
-        document = json.load(file)
-    pairs = document.get("pairs", document.get("instances", [document])) if isinstance(document, dict) else document
-    found = [law(rule, pair) for pair in pairs]
+    """Print the verdict on each pair; 0 if the rule is lossless on all of them, 1 if not, 2 if there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        pairs = document.get("pairs", document.get("instances", [document])) if isinstance(document, dict) else document
+        found = [law(rule, pair) for pair in pairs]
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        print(f"{path}: no verdict: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    if not found:
+        print(f"{path}: no verdict: there is no pair in it", file=sys.stderr)
+        return 2
     for number, one in enumerate(found):
         wrong = next((text for text, due in one.target.items() if one.completed[text] != due), None)
         verdict = "lossless: every text has exactly the target's probability"

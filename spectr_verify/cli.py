@@ -845,6 +845,7 @@ def certify(
     from spectr_verify.report.certificates import write_certificates
     from spectr_verify.report.tables import certificates_table
 
+    sys.set_int_max_str_digits(0)  # laws over many decades have optima of thousands of digits
     found = []
     with _progress() as progress:
         for where in (Instance.of(pair, length=length, drafts=drafts) for pair in read_pairs(file, exact=True)):

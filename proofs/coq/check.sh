@@ -17,6 +17,23 @@ if grep -nwE 'Admitted|admit|give_up|Axioms?|Parameters?|Conjectures?|bypass_che
     exit 1
 fi
 
+# Another word for a headline, or one that is not alone at the start of its line, would not be asked about below.
+if grep -nwE 'Corollary|Proposition|Fact|Remark|Property' "$sources"/*.v; then
+    echo "check.sh: the lines above: a headline is called Theorem, a step Lemma" >&2
+    exit 1
+fi
+if grep -Hnw Theorem "$sources"/*.v | grep -vE '^[^:]+:[0-9]+: *Theorem +[A-Za-z0-9_'"\'"']+([ :(]|$)'; then
+    echo "check.sh: the lines above: each headline starts a line of its own, 'Theorem name'" >&2
+    exit 1
+fi
+# A file named as one of the library would pass its assumptions off as the library's.
+for file in "$sources"/*.v; do
+    if [ -n "$(find "$(coqc -where)/theories" -name "$(basename "$file" .v).vo" -print -quit)" ]; then
+        echo "check.sh: $file has the name of a file of Coq's library" >&2
+        exit 1
+    fi
+done
+
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 cp "$sources"/*.v "$build"
@@ -31,13 +48,17 @@ for file in ./*.v; do
     name=$(basename "$file" .v)
     echo "From SpectrVerify Require $name."
     ask="Goal True. idtac \"theorem $name.\1\". Abort. Print Assumptions $name.\1."
-    sed -nE "s/^ *Theorem +([A-Za-z0-9_]+).*/$ask/p" "$file"
+    sed -nE "s/^ *Theorem +([A-Za-z0-9_']+).*/$ask/p" "$file"
 done > questions
 mv questions questions.v
 coqc -Q . SpectrVerify questions.v > printed
 cat printed
 
 headlines=$(grep -c '^theorem ' printed) || { echo "check.sh: $sources has no Theorem" >&2; exit 1; }
+if [ "$headlines" -ne "$(grep -owh Theorem ./*.v | wc -l)" ]; then
+    echo "check.sh: $headlines headlines were asked about, and the word Theorem stands there more often" >&2
+    exit 1
+fi
 # The rest that starts a line is the name of an assumption, whose statement is indented.
 sed -E '/^( |theorem |Axioms:$|Closed under the global context$)/d' printed | cut -d ' ' -f 1 | sort -u > used
 if others=$(grep -vxF "$allowed" used); then

@@ -109,9 +109,9 @@ def certificates_table(certificates: Iterable[Certificate]) -> Table:
     """Exact optima, one row each."""
     table = _table("optima in exact fractions", "pair", ">L", ">K", "class", ">E[τ]", "exactly")
     for found in certificates:
-        sizes, exactly = (str(found.length), str(found.drafts)), str(found.value)
-        if len(exactly) > LONGEST_FRACTION:
-            exactly = f"a fraction of {len(exactly) - 1} digits"
+        sizes, exactly = (str(found.length), str(found.drafts)), "a long fraction"
+        if max(abs(found.value.numerator), found.value.denominator) < 10**LONGEST_FRACTION:
+            exactly = str(found.value)
         table.add_row(_name(found.pair.name), *sizes, found.kind, f"{float(found.value):.9f}", exactly)
     return table
 

@@ -70,6 +70,24 @@ UNPROVED = {
         "assumed without proof: ProofIrrelevance.proof_irrelevance",
     ),
     "a wrong proof": ("Theorem wrong : 1 = 2.\nProof. reflexivity. Qed.", "Unable to unify"),
+    "a headline of two lines": (
+        "Theorem\n  so : 1 = 1.\nProof. reflexivity. Qed.",
+        "each headline starts a line of its own",
+    ),
+    "two headlines that differ by a prime": (
+        "Context (wrong : 1 = 2).\nTheorem so : 1 = 1.\nProof. reflexivity. Qed.\n"
+        "Theorem so' : 1 = 2.\nProof. exact wrong. Qed.",
+        "assumed without proof: Wrong.wrong",
+    ),
+    "a local headline": (
+        "Local Theorem so : 1 = 1.\nProof. reflexivity. Qed.",
+        "each headline starts a line of its own",
+    ),
+    "two headlines in a line": (
+        "Theorem so : 1 = 1. Proof. reflexivity. Qed. Theorem too : 1 = 1. Proof. reflexivity. Qed.",
+        "the word Theorem stands there more often",
+    ),
+    "a headline of another name": ("Corollary so : 1 = 1.\nProof. reflexivity. Qed.", "a headline is called Theorem"),
     "a file without a theorem": ("Lemma right : 1 = 1.\nProof. reflexivity. Qed.", "has no Theorem"),
 }
 """Sources, and what is said of them."""
@@ -82,6 +100,16 @@ def test_what_is_not_proved_is_refused(source: str, told: str, tmp_path: Path) -
     refused = run(CHECK, tmp_path)
     assert refused.returncode != 0
     assert told in refused.stderr
+
+
+@needs_coq
+def test_a_file_with_a_name_of_the_library_is_refused(tmp_path: Path) -> None:
+    """Its axiom would read as one of the library's."""
+    source = "Context (classic : 1 = 2).\nTheorem so : 1 = 2.\nProof. exact classic. Qed."
+    (tmp_path / "Classical_Prop.v").write_text(source)
+    refused = run(CHECK, tmp_path)
+    assert refused.returncode == 1
+    assert "has the name of a file of Coq's library" in refused.stderr
 
 
 @needs_coq

@@ -149,3 +149,30 @@ def test_the_script_prints_a_verdict_and_ends_with_it(tmp_path: Path) -> None:
     status, printed = run("typical", str(path))
     assert status == 2
     assert "usage" in printed
+
+
+FAIR = two_tokens([HALF], [HALF], 1, 1)
+WRONG = {
+    "draft and target of different vocabularies": (
+        FAIR | {"draft": [[["1/3", "1/3", "1/3"]], [["1/3", "1/3", "1/3"]] * 3]},
+        "the draft has 3 tokens and the target 2",
+    ),
+    "a law of another length": (FAIR | {"target": [[HALF], [HALF, ["1/4", "1/4", "1/2"]]]}, "must have 2 entries"),
+    "no draft": (FAIR | {"drafts": 0}, "both must be whole numbers from 1 on"),
+    "too few levels": (FAIR | {"length": 3}, "there are 3 levels"),
+    "no pair": ([], "there is no pair in it"),
+    "no laws": ({"drafts": 1, "length": 1}, "no verdict: KeyError"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), WRONG.values(), ids=WRONG)
+def test_wrong_input_gets_no_verdict(
+    content: object, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, and not the 1 of a biased rule or the 0 of a lossless one."""
+    file = tmp_path / "pairs.json"
+    file.write_text(json.dumps(content))
+    assert MODULE["main"]("block-race", str(file)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err

@@ -30,6 +30,7 @@ PAGES = sorted(PROOFS.glob("*.md"))
 THEOREMS = [page for page in PAGES if page.name != "README.md"]
 EXACT = runpy.run_path(str(PROOFS / "exact_laws.py"))
 law, Models = EXACT["law"], EXACT["Models"]
+DEFINITIONS = "definitions that the statements use"
 HALF = ["1/2", "1/2"]
 SMALL = pairs(max_vocab=2, max_length=2, max_drafts=3) | pairs(max_vocab=3, max_length=1, max_drafts=3)
 
@@ -80,6 +81,33 @@ def test_every_page_says_what_implements_it_what_tests_it_and_where_it_comes_fro
     named = dict.fromkeys(path for path, name in references(page) if name)
     assert any(path.startswith("spectr_verify/") for path in named)
     assert any(path.startswith("tests/") for path in named)
+
+
+@pytest.mark.parametrize("page", THEOREMS, ids=lambda page: page.stem)
+def test_every_page_states_its_assumptions_before_its_first_proof(page: Path) -> None:
+    statement, *_ = re.split(r"^(?:## |\*\*)Proof", page.read_text(), flags=re.MULTILINE)
+    assert re.search(r"^\*\*Assumptions\.\*\* \w", statement, flags=re.MULTILINE)
+
+
+def test_every_definition_that_a_statement_in_coq_rests_on_is_listed() -> None:
+    read_whole = {"Laws.v", "Rules.v", "Uniform.v", "SpectrGbv.v"}
+    bodies: dict[str, list[tuple[str, str]]] = {}
+    words: set[str] = set()
+    for file in (PROOFS / "coq").glob("*.v"):
+        text = re.sub(r"\(\*.*?\*\)", "", file.read_text(), flags=re.S)
+        for kind, name, body in re.findall(r"^ *(Definition|Fixpoint|Let) (\w+)(.*?)\.$", text, re.M | re.S):
+            bodies.setdefault(name, []).append((file.name if kind != "Let" else "", body))
+        for statement in re.findall(r"^ *(?:Theorem(.*?)Proof|Hypothesis(.*?))\.", text, re.M | re.S):
+            words |= set(re.findall(r"\w+", " ".join(statement)))
+    needed, seen = set(), set()
+    while words:
+        seen.add(word := words.pop())
+        for file, body in bodies.get(word, []):
+            needed |= {(file, word)} if file and file not in read_whole else set()
+            words |= set(re.findall(r"\w+", body)) - seen
+    rows = [re.findall(r"`([\w.]+)`", " ".join(row)) for row in table("coq/README.md", "file", DEFINITIONS)]
+    listed = {(file, name) for file, *names in rows for name in names}
+    assert listed - {("Means.v", "R_number"), ("Best.v", "rule")} == needed
 
 
 def test_the_map_has_every_page() -> None:
@@ -167,6 +195,23 @@ def test_drafts_that_are_independent_given_the_target_agree_too_often() -> None:
     expected = [(both[0], draft[0] ** 2), (both[1], draft[1] ** 2), (sum(both), Fraction(1, 2))]
     rows = table("independence.md", "event", "given Y it has probability", "drafts of a round")
     assert [tuple(last_fraction(cell) for cell in row[1:]) for row in rows] == expected
+    shown = 1 - (1 - draft[1]) ** 2  # what independent drafts show of token 1
+    assert shown / target[1] == Fraction(9, 8) > 1 - (1 - draft[1] / target[1]) ** 2 == Fraction(15, 16)
+
+
+def test_a_draft_may_be_the_target_where_the_other_has_another_law_given_it() -> None:
+    """The page's coins: the joint law of (y, x1, x2) has two of the three properties, and lacks the third."""
+    joint = {(y, x1, x2): Fraction(y == x1, 4) for y, x1, x2 in product((0, 1), repeat=3)}
+
+    def chance(**fixed: int) -> Fraction:
+        named = (dict(zip(("y", "x1", "x2"), outcome, strict=True)) | {"mass": mass} for outcome, mass in joint.items())
+        return sum((one["mass"] for one in named if fixed.items() <= one.items()), Fraction(0))
+
+    for y, a, b in product((0, 1), repeat=3):
+        assert chance(x1=a) == chance(x2=b) == Fraction(1, 2)
+        assert chance(x1=a, x2=b) == chance(x1=a) * chance(x2=b)
+        assert chance(y=y, x1=a, x2=b) * chance(y=y) == chance(y=y, x1=a) * chance(y=y, x2=b)
+        assert chance(y=y, x1=a) == (chance(y=y) if a == y else 0) != chance(y=y, x2=a)
 
 
 def first_pair() -> ToyPair:
@@ -186,6 +231,15 @@ def test_the_claimed_bound_is_below_the_optimum_on_its_worked_example() -> None:
     for kind in ("stateless", "stateful"):
         assert certify(first_pair(), 1, 2, kind).value == 1 + min(values) == 1 > claimed
     assert "23/24" in (PROOFS / "claimed_bound.md").read_text()
+
+
+@pytest.mark.parametrize("K", range(2, 7))
+def test_the_claimed_bound_is_below_the_optimum_for_every_number_of_drafts(K: int) -> None:
+    m = models(counterexamples()[0], K)
+    claimed = sum(EXACT["claimed"](m, (token,)) for token in (0, 1))
+    assert claimed == 1 - Fraction(2, 3) / 4**K
+    for kind in ("stateless", "stateful"):
+        assert certify(first_pair(), 1, K, kind).value == 1 > claimed
 
 
 def test_the_optima_of_the_selection_page_are_those_of_the_certificates() -> None:

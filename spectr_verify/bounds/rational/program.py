@@ -32,7 +32,8 @@ Masses = dict[Text, Fraction]
 Set = tuple[Text, ...]
 
 MAX_FLOWS = 20_000
-"""Members of all sets of drafts, above which a program is refused. At the limit a certificate takes some seconds."""
+"""Members of all sets of drafts, above which a program is refused. At the limit a certificate takes some seconds,
+and minutes where laws span many decades."""
 
 ONE = Fraction(1)
 

@@ -19,7 +19,7 @@ from spectr_verify.bounds.rational.factor import ZERO, Factors, SingularError, S
 from spectr_verify.bounds.result import BoundError
 
 MAX_PIVOTS = 10_000
-"""Exact steps after which a program is given up. Those of HiGHS's bases that need any need a few."""
+"""Exact steps after which a program is given up. Most of HiGHS's bases need none, laws over decades dozens."""
 
 
 @dataclass(frozen=True, eq=False)
