@@ -19,7 +19,6 @@ import sys
 from fractions import Fraction
 from itertools import combinations, product
 from math import prod
-from pathlib import Path
 
 
 class Rejected(ValueError):  # noqa: N818 - the verdict on a certificate
@@ -89,8 +88,9 @@ def primal_value(primal: dict, weights: dict, target: dict, nodes: list, kind: s
     accepted = by_node(primal["accepted"], nodes, "accepted")
     for node, mass in accepted.items():
         before = accepted[node[:-1]] if kind == "stateless" and node[:-1] else probability(target, node[:-1])
-        most = min(winner[node], before * target[node[:-1]][node[-1]])
-        require(mass <= most, f"accepted: {node} has more than the winner or the class allows")
+        require(
+            mass <= min(winner[node], before * target[node[:-1]][node[-1]]), f"accepted: {node} has more than allowed"
+        )
     return sum(accepted.values())
 
 
@@ -134,7 +134,8 @@ def main(paths: list) -> int:
     """Check files of one certificate, or of several in "rows"; 0 if all of them hold."""
     for path in paths:
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8") as file:
+                document = json.load(file)
             for certificate in (rows := [document] if "value" in document else document["rows"]):
                 value, what = check(certificate), "{class} optimum, L = {length}, K = {drafts}".format(**certificate)
                 print(f"{path}: {certificate['pair'].get('name')}: {what}: {value} = {float(value):.12f}, proved")
