@@ -88,9 +88,8 @@ def primal_value(primal: dict, weights: dict, target: dict, nodes: list, kind: s
     accepted = by_node(primal["accepted"], nodes, "accepted")
     for node, mass in accepted.items():
         before = accepted[node[:-1]] if kind == "stateless" and node[:-1] else probability(target, node[:-1])
-        require(
-            mass <= min(winner[node], before * target[node[:-1]][node[-1]]), f"accepted: {node} has more than allowed"
-        )
+        most = min(winner[node], before * target[node[:-1]][node[-1]])
+        require(mass <= most, f"accepted: {node} has more than the winner or the class allows")
     return sum(accepted.values())
 
 
