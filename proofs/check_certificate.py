@@ -146,5 +146,4 @@ def main(paths: list) -> int:
 
 
 if __name__ == "__main__":
-    sys.set_int_max_str_digits(0)  # very skewed laws have long fractions
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(sys.set_int_max_str_digits(0) or main(sys.argv[1:]))  # skewed laws have long fractions
