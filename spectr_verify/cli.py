@@ -730,6 +730,9 @@ def simulate(
     if resume is not None and json_file is not None and resume.resolve() == json_file.resolve():
         raise InputError(f"{resume} is to hold the finished cells; write the result to another file")
     time = _costs(context, draft_cost, further_cost, overhead)
+    if pairs is None and overlap is None:
+        for option in said_by_user(context, {"vocab"}):
+            raise InputError(f"{option} goes with --overlap, the synthetic pairs: give that too, or leave it out")
     if pairs is not None or overlap is not None:
         for option in said_by_user(context, FOR_MODELS | ({"overlap", "vocab"} if pairs is not None else set())):
             raise InputError(

@@ -258,6 +258,7 @@ OTHERS = [
         "two.txt: prompt 0 has 6 tokens, which with 1020 new ones and a draft",
     ),
     (["--target", "somewhere"], "the draft model is not named"),
+    (["--vocab", "100"], "--vocab goes with --overlap"),
     (["--dtype", "int8"], "the number format is 'int8'"),
     (["--overlap", "2"], "the overlap is 2.0"),
     (["--overlap", "high"], "--overlap is 'high', and 'high' is no number"),

@@ -115,9 +115,9 @@ class Places:
 
     def laws(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Which places, q and p [m, V] there: a few at a time, that what is made of them stays in the cache."""
-        targets, drafts = (laws.detach().reshape(-1, laws.shape[-1]) for laws in (self.target_probs, self.draft_probs))
+        targets, drafts = self.target_probs.detach(), self.draft_probs.detach()
         form, count = self.form, len(self.target_at)
-        size = max(1, _ENTRIES // targets.shape[1]) if targets.device.type == "cpu" else max(1, count)
+        size = max(1, _ENTRIES // targets.shape[-1]) if targets.device.type == "cpu" else max(1, count)
         for first in range(0, count, size):
             part = slice(first, first + size)
             target, draft = _some(targets, self.target_at[part]), _some(drafts, self.draft_at[part])
@@ -133,18 +133,21 @@ class Places:
 
     def corrections(self, weight: Tensor, plain: Tensor) -> Tensor:
         """The ``residual``, or the target where ``plain``, or where nothing is left: [n, V]. See ``or_target``."""
-        targets = self.target_probs.reshape(-1, self.target_probs.shape[-1])
-        found = targets.new_empty(len(weight), targets.shape[1], dtype=self.form)
+        targets = self.target_probs
+        found = targets.new_empty(len(weight), targets.shape[-1], dtype=self.form)
         surplus = _surplus(weight, self.form)[:, None]
         plain = plain.clone()
         for part, q, p in self.laws():
             plain[part] |= _residual(surplus[part], q, p, out=found[part]).amax(dim=-1) <= 0
-        found[plain] = targets[self.target_at[plain]].to(found.dtype)
+        found[plain] = _some(targets, self.target_at[plain]).to(found.dtype)
         return found
 
 
 def _some(laws: Tensor, at: Tensor) -> Tensor:
-    """``laws[at]``: [N, V] and int64 [n] to [n, V]; a single one is not copied."""
+    """The laws [.., V] numbered ``at`` [n], counted over ``..``: [n, V]. A single one is not copied."""
+    if not laws.is_contiguous():  # laws of some drafts, or one law for several: what is not asked for is not copied
+        return laws[torch.unravel_index(at, laws.shape[:-1])]
+    laws = laws.view(-1, laws.shape[-1])
     return laws.narrow(0, int(at), 1) if len(at) == 1 else laws.index_select(0, at)
 
 

@@ -94,6 +94,10 @@ class Headrooms:
         )
 
 
+LARGEST_RATIO = 2.0
+"""The largest P/Q at which the sets of the level bound are cut."""
+
+
 def sampled_level_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> NDArray[np.float64]:
     """The level bound of one context, estimated from texts that the target wrote after it.
 
@@ -111,14 +115,21 @@ def sampled_level_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> NDArray[np
 
 
 def _threshold(weights: Tensor, drafts: int) -> Tensor:
-    """The t at which {P/Q >= t} gives the least bound on these texts: [L], from weights P/Q [n, L]."""
+    """The t at which {P/Q >= t} gives the least bound on these texts: [L], from weights P/Q [n, L].
+
+    Any set gives a bound. None that leaves texts of a large P/Q off is taken: the products of 1 - P/Q over K of those
+    have a mean that few samples come near.
+    """
     n = len(weights)
     ordered = weights.sort(dim=0).values
-    # With t at the j-th smallest weight, j texts are off the set; at infinity all are.
-    off = torch.cat([torch.zeros_like(ordered[:1]), ordered.cumsum(dim=0)]) / n
+    none, every = torch.zeros_like(ordered[:1]), torch.full_like(ordered[:1], torch.inf)
+    # With t at the j-th smallest weight, j texts are off the set; at 0 none is, and the bound is 1.
+    largest_off = torch.cat([none, ordered])
+    off = largest_off.cumsum(dim=0) / n
     inside = 1 - torch.arange(n + 1, dtype=weights.dtype)[:, None] / n
-    best = (inside + 1 - (1 - off).clamp(min=0) ** drafts).argmin(dim=0)
-    return torch.cat([ordered, torch.full_like(ordered[:1], torch.inf)]).gather(0, best[None])[0]
+    bounds = inside + 1 - (1 - off).clamp(min=0) ** drafts
+    best = bounds.masked_fill(largest_off > LARGEST_RATIO, torch.inf).argmin(dim=0)
+    return torch.cat([none, ordered[1:], every]).gather(0, best[None])[0].clamp(max=LARGEST_RATIO)
 
 
 def _value(weights: Tensor, threshold: Tensor, drafts: int) -> NDArray[np.float64]:

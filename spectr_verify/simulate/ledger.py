@@ -39,7 +39,7 @@ class Ledger:
     def read(self) -> tuple[dict[Key, Outcome], list[str]]:
         """The finished cells, and what is to be said about the file.
 
-        A last line that was not written to its end is cut off the file.
+        A last line that was not written to its end is cut off the file, once the rest is known to be of a sweep.
 
         Raises:
             LedgerError: a line is no cell, or of other settings, prompts, models or rules.
@@ -49,16 +49,26 @@ class Ledger:
         try:
             whole, end, half = self.path.read_bytes().rpartition(b"\n")
             lines = whole.decode("utf-8").split("\n") if end else []
-            if half:
-                os.truncate(self.path, len(whole) + len(end))
         except (OSError, UnicodeDecodeError) as error:
             raise LedgerError(f"{self.path} cannot be read: {said(error)}") from error
         found: dict[Key, Outcome] = {}
         for number, line in enumerate(lines, start=1):
             key, outcome = self._cell(line, f"{self.path}, line {number}")
             found[key] = outcome
+        if half:
+            self._cut(half, len(whole) + len(end), alone=not lines)
         notes = [f"{self.path}: the last line was not written to its end; its cell is run again"] if half else []
         return found, notes
+
+    def _cut(self, half: bytes, size: int, *, alone: bool) -> None:
+        """Cut off what was not written to its end; a file that holds nothing else must begin as a cell does."""
+        begin = json.dumps({"schema": SCHEMA})[:-1].encode()
+        if alone and not (half.startswith(begin) or begin.startswith(half)):
+            raise LedgerError(f"{self.path} is no log of a sweep; name another file, or one that is not there yet")
+        try:
+            os.truncate(self.path, size)
+        except OSError as error:
+            raise LedgerError(f"{self.path} cannot be written: {said(error)}") from error
 
     def add(self, cell: dict[str, Any], outcome: Outcome) -> None:
         """Write a finished cell down.

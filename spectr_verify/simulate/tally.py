@@ -2,8 +2,9 @@
 
 *Block efficiency* is the mean over rounds of the tokens that a round emits, accepted ones and one more. A round that
 ends a text counts with all that it emitted, beyond the text's end too: whether a text goes on for another round is
-decided before that round, so the sum of the emissions over the number of rounds has no bias from where texts end
-(Wald). Tokens of a text over its rounds would be less.
+decided before that round, so the mean sum of the emissions is the mean number of rounds times their mean (Wald), and
+the ratio of the two is off by a share of one over the number of texts only. Tokens of a text over its rounds would
+be less, however many texts there are.
 """
 
 from __future__ import annotations

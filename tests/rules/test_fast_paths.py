@@ -318,3 +318,20 @@ def test_laws_that_are_worked_with_a_row_at_a_time_give_the_same_law(
     monkeypatch.setattr("spectr_verify.rules._path._ENTRIES", 1)
     for one, other in zip(round_law(RULES[name], pair, 2, 2).emissions, whole.emissions, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if name != "typical"])
+def test_laws_of_any_layout_give_the_same_emissions(name: str) -> None:
+    """Laws that several drafts share, or that are a part of larger ones, need not be laid out one behind the other."""
+    generator = torch.Generator().manual_seed(3)
+    B, K, L, V = 5, 3, 2, 700
+    laws = torch.rand(2, B, L + 2, V + 9, generator=generator, dtype=torch.float64)[:, :, 1:, 4:-5] ** 4
+    p, q = laws / laws.sum(dim=-1, keepdim=True)
+    shared = [law[:, None].expand(-1, K, -1, -1) for law in (p[:, :L], q)]
+    drafts = torch.multinomial(p[:, :L].reshape(-1, V), K, replacement=True, generator=generator)
+    drafts = drafts.view(B, L, K).transpose(1, 2)
+    found = [
+        RULES[name].verify(Round(drafts, *each), Sampled(torch.Generator().manual_seed(0)))
+        for each in (shared, [law.contiguous() for law in shared])
+    ]
+    assert torch.equal(found[0].tokens, found[1].tokens)

@@ -116,3 +116,22 @@ def test_identical_models_can_accept_everything() -> None:
 def test_one_sample_is_refused() -> None:
     with pytest.raises(InputError, match="samples is 1"):
         Headrooms(table_corpus("it", PAIRS), Filters(), 2, 1, 0)
+
+
+@pytest.mark.parametrize(("overlap", "samples"), [(0.3, 16), (0.3, 64), (0.9, 16)])
+def test_no_estimate_jumps(overlap: float, samples: int) -> None:
+    """A single text of a large P/Q decides nothing: bounds of a level lie in 0 to 1, estimates not far outside."""
+    corpus = synthetic_corpus(SyntheticPair(1_000, overlap, 0))
+    for start in corpus.starts[:6]:
+        log_p, log_q = continuations(
+            start.source,
+            start.prompt,
+            count=samples * 20,
+            length=4,
+            filters=Filters(),
+            generator=torch.Generator().manual_seed(0),
+        )
+        several = zip(log_p.split(samples), log_q.split(samples), strict=True)
+        levels = np.diff([[0.0, *sampled_level_bound(p, q, 3)] for p, q in several], axis=1)
+        assert levels.min() > -0.5
+        assert levels.max() < 1.5

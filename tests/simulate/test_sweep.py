@@ -347,3 +347,15 @@ def test_one_prompt_gives_no_intervals() -> None:
     found = sweep([table_corpus("one", PAIRS[:1])], axes(), SMALL)
     assert differences(found) == []
     assert all(outcome.block_efficiency.error is None for outcome in found.outcomes.values())
+
+
+@pytest.mark.parametrize(
+    "content", ['{"question": "mine"}', '{"question": "mine"}\n{"question": "too"}', "notes\nmore notes"]
+)
+def test_a_file_that_is_no_log_is_left_as_it_is(content: str, tmp_path: Path) -> None:
+    """Without a newline at its end too: nothing that a user made is cut off."""
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(content)
+    with pytest.raises(LedgerError):
+        sweep([TABLES], axes(), UNBOUNDED, log=mine)
+    assert mine.read_text() == content
