@@ -357,7 +357,8 @@ def test_a_narrow_terminal_loses_no_number() -> None:
 
 
 def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own() -> None:
-    with subprocess.Popen([*COMMAND, "audit", "k-seq"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    words = [*COMMAND, "audit", "tournament-greedy-block", "--drafts", "3", "--length", "2"]  # takes a minute
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         time.sleep(6)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)

@@ -87,9 +87,8 @@ def swapped(round: Round, chance: Chance) -> Emission:
 
 @pytest.mark.parametrize(("rule", "finds"), [(banned, LEARNED[0]), (swapped, LEARNED[1])])
 def test_faults_that_no_fixed_law_points_to_are_found(rule: object, finds: str) -> None:
-    asked = Settings(drafts=2, length=3, tokens=12, texts=1_500, batch=100, seed=1, enough=20)
+    asked = Settings(drafts=2, length=3, tokens=12, texts=3_000, batch=100, seed=1, enough=20)
     report = monte_carlo(small_pair(), Rule("faulty", rule), PROMPTS, asked)
     assert report.lossless_rejected
     assert report.worst_alternative == finds
-    fixed = max(value for name, value in report.by_alternative.items() if name not in LEARNED)
-    assert report.by_alternative[finds] > fixed + 6
+    assert report.by_alternative[finds] > 8
