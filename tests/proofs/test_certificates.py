@@ -28,6 +28,8 @@ from spectr_verify.bounds.rational.factor import Factors, SingularError
 from spectr_verify.bounds.rational.program import Layout, Tree, selection_program
 from spectr_verify.bounds.rational.simplex import Program, float_basis, solve
 from spectr_verify.cli import main
+from spectr_verify.errors import InputError
+from spectr_verify.report.certificates import file_name, write_certificates
 from toy_models import TableError, TableModel, ToyPair, read_pairs, recorded_pairs
 from toy_models.strategies import pairs
 
@@ -409,3 +411,14 @@ def test_the_command_takes_one_class_and_refuses_what_it_cannot_do(
     more = '{"draft": [[[0.3, 0.70000001]], [[1, 0], [1, 0]]], "target": [[[0.5, 0.5]], [[1, 0], [1, 0]]]}'
     assert run_command(monkeypatch, more) == 2
     assert "sum to 100000001/100000000, not to 1" in capsys.readouterr().err
+
+
+def test_a_certificate_of_another_optimum_is_not_written_over(tmp_path: Path) -> None:
+    """One of the same optimum may be written again."""
+    pair = read_pairs(str(GOLDEN), exact=True)[0]
+    found, other = (certify(pair, 1, drafts, "stateful") for drafts in (2, 3))
+    for _ in range(2):
+        write_certificates(tmp_path, [found])
+    with pytest.raises(InputError, match="is there already, of another pair, L or K"):
+        write_certificates(tmp_path, [other])
+    assert json.loads((tmp_path / file_name(found)).read_text())["drafts"] == 2
