@@ -151,7 +151,9 @@ def test_a_missing_package_is_named_with_the_command(
 def test_without_transformers_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "spectr_verify.adapters.smollm2")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r'needs the package transformers.*pip install -c constraints.txt "\.\[smollm2\]"'):
+    with pytest.raises(
+        ImportError, match=r'needs the package transformers.*pip install -c constraints.txt "\.\[smollm2\]"'
+    ):
         import_module("spectr_verify.adapters.smollm2")
 
 
