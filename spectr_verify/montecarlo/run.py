@@ -54,7 +54,7 @@ class Settings:
     drafts: int = 3
     length: int = 4
     tokens: int = 24
-    texts: int = 4_000
+    texts: int = 2_000
     filters: Filters = field(default_factory=Filters)
     alpha: float = 1e-3
     seed: int = 0
