@@ -398,7 +398,7 @@ def mc(
     ] = None,
     length: DraftLength = 4,
     filtering: Filtering,
-    texts: Annotated[int, typer.Option(min=1, help="Most texts.")] = 4_000,
+    texts: Annotated[int, typer.Option(min=1, help="Most texts.")] = 2_000,
     tokens: Annotated[int, typer.Option(min=1, help="N, tokens of each text.")] = 24,
     prompts: Annotated[
         str, typer.Option(help="A set (code, arithmetic, multilingual, news, instructions) or a file, --- between two.")
