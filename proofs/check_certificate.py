@@ -142,7 +142,7 @@ def main(paths: list) -> int:
         except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:
             print(f"{path}: REJECTED: {type(error).__name__}: {error}")  # whatever is malformed proves nothing
             return 1
-    return 0 if paths else 2
+    return 0 if paths else print(__doc__) or 2
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """The acceptance rules stated a second time, in fractions: laws are exact, and no code is shared with the package.
 
-    python proofs/exact_laws.py RULE FILE
+    python proofs/exact_laws.py RULE FILE [--drafts K] [--length L]
 
-runs a rule on the pairs of a JSON file (fractions as strings, K and L as ``drafts`` and ``length``) and says whether
-the next L + 1 tokens follow the target exactly, each emission completed with the target that later rounds use.
+runs a rule on the pairs of a JSON file (fractions as strings; K and L as ``drafts`` and ``length``, or 2) and says
+whether the next L + 1 tokens follow the target exactly, each emission completed with the target that later rounds use.
 
 A rule is a function of the models and of one tuple of drafts, and gives the law of the emission, a dictionary from
 texts to probabilities. The statements are those of the pages in this folder, written down as directly as can be, with
 no thought of speed. ``typical`` is missing: its threshold is an exponential, and it is lossy by design.
 """
 
+import argparse
 import json
 import sys
 from collections import defaultdict
@@ -22,6 +23,8 @@ from math import prod
 ZERO, ONE = Fraction(0), Fraction(1)
 PRECISION = 2**45
 """k-seq's s is the smallest valid multiple of one part in so many."""
+SHOWN = 60
+"""Fractions of more characters are not written out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -582,6 +585,16 @@ class Law:
         """Probability of the texts that begin with ``start``."""
         return sum(mass for text, mass in self.completed.items() if text[: len(start)] == start)
 
+    @property
+    def wrong_beginning(self):
+        """The shortest beginning of a text that has another probability than the target's, and both probabilities."""
+        beginnings = {text[:end] for text in self.target for end in range(len(text) + 1)}
+        for start in sorted(beginnings, key=lambda text: (len(text), text)):
+            due = sum(mass for text, mass in self.target.items() if text[: len(start)] == start)
+            if self.begins(start) != due:
+                return start, self.begins(start), due
+        return None
+
 
 def laws_of(levels, length):
     """A table of a pair's JSON as a dictionary from texts to laws."""
@@ -624,32 +637,45 @@ def law(rule, pair, length=None, drafts=None):
     return Law(emissions, completed, {text: m.Q(text) for text in every})
 
 
-def main(rule, path):
-    """Print the verdict on each pair; 0 if the rule is lossless on all of them, 1 if not, 2 if there is none."""
+def main(arguments):
+    """Print the verdict on each pair; 0 if the rule is lossless on all of them, 1 if not, 2 if one has no verdict."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("rule", metavar="RULE", choices=RULES, help=", ".join(RULES))
+    parser.add_argument("file", metavar="FILE", help="pairs, as JSON")
+    parser.add_argument("--drafts", type=int, help="K, instead of what a pair states (2 where it states none)")
+    parser.add_argument("--length", type=int, help="L, likewise")
+    asked = parser.parse_args(arguments)
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(asked.file, encoding="utf-8") as file:
             document = json.load(file)
         pairs = document.get("pairs", document.get("instances", [document])) if isinstance(document, dict) else document
-        found = [law(rule, pair) for pair in pairs]
-    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-        print(f"{path}: no verdict: {type(error).__name__}: {error}", file=sys.stderr)
+        if not isinstance(pairs, list) or not pairs:
+            raise ValueError("there is no pair in it")
+    except (OSError, RecursionError, ValueError) as error:
+        print(f"{asked.file}: no verdict: {error}", file=sys.stderr)
         return 2
-    if not found:
-        print(f"{path}: no verdict: there is no pair in it", file=sys.stderr)
+    ended = [judged(asked.rule, pair, number, asked.length, asked.drafts) for number, pair in enumerate(pairs)]
+    return min((status for status in ended if status), default=0)
+
+
+def judged(rule, pair, number, length, drafts):
+    """Print the verdict on one pair, and tell its status."""
+    try:
+        length, drafts = (
+            pair.get(n, 2) if asked is None else asked for n, asked in (("length", length), ("drafts", drafts))
+        )
+        found = law(rule, pair, length, drafts)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        print(f"pair {number}: no verdict: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for number, one in enumerate(found):
-        wrong = next((text for text, due in one.target.items() if one.completed[text] != due), None)
-        verdict = "lossless: every text has exactly the target's probability"
-        if wrong is not None:
-            verdict = (
-                f"biased: the text {wrong} has probability {one.completed[wrong]}, and should have {one.target[wrong]}"
-            )
-        print(f"pair {number}: {rule} is {verdict}; E[tau] = {float(one.accepted):.9f}")
-    return 0 if all(one.lossless for one in found) else 1
+    verdict = "lossless: the next L + 1 tokens have exactly the target's law"
+    if not found.lossless:
+        start, chance, due = found.wrong_beginning
+        verdict = f"biased: a text begins with {start} with probability {chance}, and should with {due}"
+    accepted = f"{found.accepted} = " if len(str(found.accepted)) <= SHOWN else ""
+    print(f"pair {number}: {rule} is {verdict}; E[tau] = {accepted}{float(found.accepted):.9f}", flush=True)
+    return 0 if found.lossless else 1
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in RULES:
-        print(f"usage: python {sys.argv[0]} RULE FILE, with RULE one of {', '.join(RULES)}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 sources=${1:-$here}
+if ! command -v coqc > /dev/null; then
+    echo "check.sh: coqc is not here: apt-get install --no-install-recommends coq" >&2
+    exit 2
+fi
 
 # The last two come with Riemann's integral of the standard library, the others with its real numbers.
 allowed='ClassicalDedekindReals.sig_forall_dec
@@ -39,7 +43,9 @@ trap 'rm -rf "$build"' EXIT
 cp "$sources"/*.v "$build"
 cd "$build"
 
-for file in $(coqdep -Q . SpectrVerify -sort ./*.v); do
+order=$(coqdep -Q . SpectrVerify -sort ./*.v)
+for file in $order; do
+    echo "compiling ${file#./}" >&2
     coqc -Q . SpectrVerify "$file"
 done
 

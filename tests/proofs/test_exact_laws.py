@@ -142,10 +142,14 @@ def test_the_script_prints_a_verdict_and_ends_with_it(tmp_path: Path) -> None:
 
     status, printed = run("spectr-gbv-released", str(path))
     assert status == 1
-    assert "the text (0, 0) has probability 49/324, and should have 1/6" in printed
+    assert "a text begins with (0,) with probability 49/162, and should with 1/3" in printed
+    assert "E[tau] = 1127/1296 = 0.869598765" in printed
+    status, printed = run("spectr-gbv-published", str(path), "--drafts", "1")
+    assert status == 0
+    assert "E[tau] = 5/6 = 0.833333333" in printed
     status, printed = run("block-race", str(path))
     assert status == 0
-    assert "exactly the target's probability" in printed
+    assert "exactly the target's law" in printed
     status, printed = run("typical", str(path))
     assert status == 2
     assert "usage" in printed
@@ -172,7 +176,20 @@ def test_wrong_input_gets_no_verdict(
     """Status 2, and not the 1 of a biased rule or the 0 of a lossless one."""
     file = tmp_path / "pairs.json"
     file.write_text(json.dumps(content))
-    assert MODULE["main"]("block-race", str(file)) == 2
+    assert MODULE["main"](["block-race", str(file)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert told in printed.err
+
+
+def test_a_pair_without_a_verdict_does_not_take_those_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pairs.json"
+    bare = {role: FAIR[role][:2] for role in ("draft", "target")}  # K and L are 2 where nobody says otherwise
+    file.write_text(json.dumps([bare, FAIR]))
+    assert MODULE["main"](["block-race", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("pair 1: block-race is lossless")
+    assert "pair 0: no verdict: ValueError: blocks of 2 tokens need laws" in printed.err
+    assert MODULE["main"](["spectr-gbv-released", str(file), "--length", "1"]) == 0
