@@ -35,9 +35,8 @@ def main() -> None:
         logs = [
             continuations(
                 start.source,
-                start.prompt,
-                count=asked.samples,
-                length=LENGTH,
+                [start.prompt] * asked.samples,
+                tokens=LENGTH,
                 filters=Filters(),
                 generator=generator,
             )
@@ -47,7 +46,7 @@ def main() -> None:
         levels = [
             np.mean(
                 [
-                    sampled_level_bound(p[begin : begin + count], q[begin : begin + count], DRAFTS)[-1]
+                    sampled_level_bound(p[begin : begin + count], q[begin : begin + count], DRAFTS)[0][-1]
                     for p, q in logs
                     for begin in range(0, asked.samples - count + 1, count)
                 ]

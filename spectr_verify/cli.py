@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,7 +40,9 @@ from toy_models.files import replace_file
 if TYPE_CHECKING:
     from spectr_verify.audit import Instance
     from spectr_verify.exact import Limits
-    from spectr_verify.simulate import Corpus, TimeModel
+    from spectr_verify.rules import Rule
+    from spectr_verify.simulate import Corpus, Settings, Sweep, TimeModel, TokenLogs
+    from toy_models import ToyPair
 
 app = typer.Typer(
     help="Acceptance rules for speculative decoding: exact laws, bounds, audits.",
@@ -568,6 +571,34 @@ def generate(
     _write(json_file, "generate", content)
 
 
+@dataclass(frozen=True)
+class Costs:
+    """The time model that speed-ups are modelled with."""
+
+    draft_cost: Annotated[
+        float | None,
+        typer.Option(help="A draft step, in target calls; by default what `simulate` measures of models, else 0.05."),
+    ] = None
+    further_cost: FurtherCost = 0.0
+    overhead: Overhead = 0.0
+
+    def model(self) -> TimeModel:
+        """As ``what-if`` takes it: the usual cost of a draft step where nobody says otherwise."""
+        from spectr_verify.simulate import TimeModel
+
+        return TimeModel(
+            TimeModel.draft if self.draft_cost is None else self.draft_cost, self.further_cost, self.overhead
+        )
+
+    def given(self, context: typer.Context) -> TimeModel | None:
+        """As ``simulate`` takes it; ``None``: costs are measured."""
+        if self.draft_cost is not None:
+            return self.model()
+        for option in said_by_user(context, {"further_cost", "overhead"}):
+            raise InputError(f"{option} goes with --draft-cost, without which all costs are measured: give that too")
+        return None
+
+
 FOR_FILES = {"max_drafts", "max_length", "draft_cost", "further_cost", "overhead", "save", "plot", "json_file", "file"}
 """What ``what-if`` can be told about texts that are there; all else says how they are written."""
 
@@ -584,9 +615,7 @@ def what_if(
     models: Models,
     max_drafts: Annotated[int, typer.Option("--drafts", min=1, help="The largest K.")] = 7,
     max_length: Annotated[int, typer.Option("--length", min=1, help="The largest L.")] = 12,
-    draft_cost: Annotated[float, typer.Option(help="A draft step, in target calls.")] = 0.05,
-    further_cost: FurtherCost = 0.0,
-    overhead: Overhead = 0.0,
+    costs: Costs,
     filtering: Filtering,
     texts: Annotated[int, typer.Option(min=2, help="Without FILE: how many texts the target writes.")] = 400,
     tokens: Annotated[int, typer.Option(min=1, help="Without FILE: tokens of each.")] = 48,
@@ -607,32 +636,19 @@ def what_if(
         _keep([file or prompts], written)
     _fits(context, file, tokens, max_length)
     from spectr_verify.report.what_if import draw, what_if_tables
-    from spectr_verify.simulate import TimeModel, read_logs, write_logs
+    from spectr_verify.simulate import read_logs, write_logs
     from spectr_verify.simulate import what_if as estimate
 
-    time = TimeModel(draft_cost, further_cost, overhead)
+    time = costs.model()
     if file is not None:
-        logs = read_logs(Path(file))
+        logs, source = read_logs(Path(file)), {"kind": "file", "file": file}
     else:
-        from spectr_verify.simulate import target_logs
-
-        with _progress() as progress:
-            progress("loading the models")
-            pair = models.load()
-            logs = target_logs(
-                pair,
-                pair.encode(_prompts(prompts)),
-                texts=texts,
-                tokens=tokens,
-                filters=filtering.filters(),
-                seed=seed,
-                progress=progress,
-            )
+        logs, source = _written_here(models, filtering, prompts, texts=texts, tokens=tokens, seed=seed)
     if save is not None:
         write_logs(logs, save)
     found = estimate(logs, drafts=max_drafts, length=max_length)
     _console(json_file).print(what_if_tables(found, time))
-    _write(json_file, "what-if", found.to_json(time))
+    _write(json_file, "what-if", found.to_json(time, source))
     if plot is not None:
         draw(found, time, plot)
 
@@ -647,8 +663,27 @@ def _fits(context: typer.Context, file: str | None, tokens: int, length: int) ->
         raise InputError(f"{option} says how texts are written, and those of {file} are written already: leave it out")
 
 
+def _written_here(
+    models: Models, filtering: Filtering, prompts: str, *, texts: int, tokens: int, seed: int
+) -> tuple[TokenLogs, dict[str, Any]]:
+    """Texts that the target writes, scored, and what they are of."""
+    from spectr_verify.simulate import model_corpus, target_logs
+
+    filters, asked = filtering.filters(), _prompts(prompts)
+    with _progress() as progress:
+        progress("loading the models")
+        pair = models.load()
+        corpus = model_corpus(pair, prompts, asked)
+        begins = [start.prompt for start in corpus.starts]
+        logs = target_logs(pair, begins, texts=texts, tokens=tokens, filters=filters, seed=seed, progress=progress)
+    return logs, {**corpus.source, "texts": texts, "tokens": tokens, **vars(filters), "seed": seed}
+
+
 FOR_MODELS = {"target", "draft", "device", "dtype", "prompts"}
 """What ``simulate`` can be told about models; laws that stand in for them have none of it."""
+
+FOR_TEXTS = {"tokens"}
+"""What it can be told about texts of several rounds; over tables every text is one."""
 
 PAPER = (
     "token",
@@ -660,8 +695,82 @@ PAPER = (
     "block-race",
     "tournament-block",
     "tournament-greedy-block",
+    "ironed-tournament-block",
+    "ironed-tournament-greedy-block",
+    "optimal-token",
 )
 """The rules of the SpecTr-GBV paper's table, and those that came after."""
+
+USUAL = {"--drafts": 3, "--length": 4}
+"""K and L where nobody says otherwise."""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What stands in for models."""
+
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pairs", metavar="FILE", help="Laws instead of models: a file of pairs, or recorded; may be repeated."
+        ),
+    ] = None
+    overlap: Annotated[
+        str | None, typer.Option(help="A synthetic pair instead, whose laws overlap so much; several as in 0.9,0.6.")
+    ] = None
+    vocab: Annotated[int, typer.Option(help="With --overlap: tokens of its vocabulary.")] = 32_000
+
+    @property
+    def option(self) -> str | None:
+        """The one that was given, or ``None`` where models decode."""
+        return "--pairs" if self.pairs is not None else "--overlap" if self.overlap is not None else None
+
+    def check(self, context: typer.Context) -> None:
+        """Refuse options that are about something else."""
+        if self.option is None:
+            for option in said_by_user(context, {"vocab"}):
+                raise InputError(f"{option} goes with --overlap, the synthetic pairs: give that too, or leave it out")
+            return
+        others = FOR_MODELS if self.pairs is None else FOR_MODELS | FOR_TEXTS | {"overlap", "vocab"}
+        for option in said_by_user(context, others):
+            raise InputError(f"{option} does not go with {self.option}: leave it out")
+
+    def read(self) -> dict[str, list[ToyPair]]:
+        """The pairs of every file."""
+        from toy_models import recorded_pairs
+
+        return {
+            # A file's name, or what stands for JSON text.
+            "pairs" if source.lstrip().startswith(("{", "[")) else source: (
+                recorded_pairs() if source == "recorded" else read_pairs(source)
+            )
+            for source in self.pairs or ()
+        }
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is decoded."""
+
+    texts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Texts after each prompt: 1 of models, 2,000 of pairs, 8 of synthetic ones."),
+    ] = None
+    tokens: Annotated[int, typer.Option(min=1, help="N, the most tokens of each.")] = 48
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Texts of a prompt that are decoded together: 1 of models, else all.")
+    ] = None
+    samples: Annotated[
+        int, typer.Option(min=0, help="Texts a prompt that level bounds are estimated from; 0: no bounds.")
+    ] = 64
+
+    def settings(self, laws: Laws, truncation: Truncation, seed: int) -> Settings:
+        """The same for a sweep."""
+        from spectr_verify.simulate import Settings
+
+        texts = self.texts or {"--pairs": 2_000, "--overlap": 8, None: 1}[laws.option]
+        batch = self.batch or (1 if laws.option is None else texts)
+        return Settings(texts, self.tokens, batch, **vars(truncation), samples=self.samples, seed=seed)
 
 
 @app.command()
@@ -672,11 +781,18 @@ def simulate(
     rule: Annotated[
         list[str] | None,
         typer.Option(
-            "--rule", metavar="NAME", help="A registered name, module:function or file.py:function; may be repeated."
+            "--rule",
+            metavar="NAME",
+            help="A registered name, or module:function or file.py:function of (round, chance); may be repeated. "
+            "Functions that are called otherwise: `mc --calls`.",
         ),
     ] = None,
-    drafts: Annotated[str, typer.Option(help="K, drafts a round; several as in 1,3,7.")] = "3",
-    length: Annotated[str, typer.Option(help="L, tokens a draft; several as in 1,2,4,8.")] = "4",
+    drafts: Annotated[
+        str | None, typer.Option(help="K, drafts a round: 3, or what pairs state; several as in 1,3,7.")
+    ] = None,
+    length: Annotated[
+        str | None, typer.Option(help="L, tokens a draft: 4, or what pairs state; several as in 1,2,4,8.")
+    ] = None,
     temperature: Annotated[str, typer.Option(help="Of both models' laws; several as in 0.1,0.4,1.")] = "1",
     prompts: Annotated[
         str,
@@ -685,32 +801,10 @@ def simulate(
         ),
     ] = "code",
     models: Models,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pairs", metavar="FILE", help="Laws instead of models: a file of pairs, or recorded; may be repeated."
-        ),
-    ] = None,
-    overlap: Annotated[
-        str | None, typer.Option(help="A synthetic pair instead, whose laws overlap so much; several as in 0.9,0.6.")
-    ] = None,
-    vocab: Annotated[int, typer.Option(help="With --overlap: tokens of its vocabulary.")] = 32_000,
+    laws: Laws,
     truncation: Truncation,
-    texts: Annotated[
-        int | None, typer.Option(min=1, help="Texts after each prompt: 1 of models, 200 of pairs, 8 of synthetic ones.")
-    ] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="N, the most tokens of each.")] = 48,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Texts of a prompt that are decoded together: 1 of models, else all.")
-    ] = None,
-    draft_cost: Annotated[
-        float | None, typer.Option(help="A draft step, in target calls; by default measured, and 0.05 without models.")
-    ] = None,
-    further_cost: FurtherCost = 0.0,
-    overhead: Overhead = 0.0,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Texts a prompt that the level bound is estimated from; 0: no bounds.")
-    ] = 64,
+    amount: Amount,
+    costs: Costs,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -726,79 +820,89 @@ def simulate(
     Ctrl-C ends a sweep with what it has, and status 130; with --resume the same command goes on from there.
     """
     for written in (json_file, resume, plot):
-        _keep([*prompts.split(","), *(pairs or ()), *(name.rpartition(":")[0] for name in rule or ())], written)
+        _keep([*prompts.split(","), *(laws.pairs or ()), *(name.rpartition(":")[0] for name in rule or ())], written)
     if resume is not None and json_file is not None and resume.resolve() == json_file.resolve():
         raise InputError(f"{resume} is to hold the finished cells; write the result to another file")
-    time = _costs(context, draft_cost, further_cost, overhead)
-    if pairs is None and overlap is None:
-        for option in said_by_user(context, {"vocab"}):
-            raise InputError(f"{option} goes with --overlap, the synthetic pairs: give that too, or leave it out")
-    if pairs is not None or overlap is not None:
-        for option in said_by_user(context, FOR_MODELS | ({"overlap", "vocab"} if pairs is not None else set())):
-            raise InputError(
-                f"{option} does not go with {'--pairs' if pairs is not None else '--overlap'}: leave it out"
-            )
-    from spectr_verify.report.simulate import draw, simulate_tables
-    from spectr_verify.rules.load import load_rule
-    from spectr_verify.simulate import Axes, Settings, differences, sweep, to_json
+    time = costs.given(context)
+    laws.check(context)
+    from spectr_verify.simulate import Axes, sweep
 
-    lengths = numbers(length, "--length", int)
+    settings, pairs = amount.settings(laws, truncation, seed), laws.read()
+    every_pair = [pair for several in pairs.values() for pair in several]
+    all_drafts, about_drafts = _sizes("--drafts", drafts, [pair.drafts for pair in every_pair])
+    all_lengths, about_lengths = _sizes("--length", length, [pair.length for pair in every_pair])
     temperatures = numbers(temperature, "--temperature", float)
-    axes = Axes([load_rule(name) for name in rule or PAPER], numbers(drafts, "--drafts", int), lengths, temperatures)
-    texts = texts or (200 if pairs is not None else 8 if overlap is not None else 1)
-    batch = batch or (1 if pairs is None and overlap is None else texts)
-    settings = Settings(texts, tokens, batch, **vars(truncation), samples=samples, seed=seed)
+    axes = Axes([_swept_rule(name) for name in rule or PAPER], all_drafts, all_lengths, temperatures)
     _seed_everything(seed)
     with _progress() as progress:
         progress("loading the models")
-        corpora = _corpora(models, prompts, pairs, overlap, vocab, seed)
+        corpora = _corpora(models, prompts, laws, pairs, seed)
         found = sweep(corpora, axes, settings, log=resume, progress=progress)
-    compared = differences(found)
-    _console(json_file).print(simulate_tables(found, compared, time))
+    found.notes.extend([*about_drafts, *about_lengths])
+    _tell(found, time, resume, plot, json_file)
+
+
+def _tell(found: Sweep, time: TimeModel | None, resume: Path | None, plot: Path | None, json_file: Path | None) -> None:
+    """Print, write and draw what a sweep found."""
+    from spectr_verify.report.simulate import simulate_tables
+    from spectr_verify.report.simulate_plots import draw
+    from spectr_verify.simulate import behind_best, differences, to_json
+
+    if not found.outcomes:
+        print("interrupted before the first cell was finished: nothing is counted or written", file=sys.stderr)
+        raise Interrupted
+    compared, behind = differences(found), behind_best(found, time)
+    _console(json_file).print(simulate_tables(found, compared, behind, time))
     if found.interrupted and resume is not None:
         print(f"to go on: the same command, with --resume {resume}", file=sys.stderr)
-    _write(json_file, "simulate", to_json(found, compared, time))
-    if plot is not None and found.outcomes:
+    _write(json_file, "simulate", to_json(found, compared, behind, time))
+    if plot is not None:
         draw(found, time, plot)
     if found.interrupted:
         raise Interrupted
 
 
-def _costs(context: typer.Context, draft: float | None, further: float, overhead: float) -> TimeModel | None:
-    """The time model that was asked for; ``None``: costs are measured."""
-    from spectr_verify.simulate import TimeModel
+def _sizes(option: str, said: str | None, stated: list[int | None]) -> tuple[list[int], list[str]]:
+    """What K or L is swept: what was asked for, else all that pairs state, else the usual; and what to say of it."""
+    own = sorted({size for size in stated if size is not None})
+    values = numbers(said, option, int) if said is not None else own or [USUAL[option]]
+    sign, listed = ("K" if option == "--drafts" else "L"), ", ".join(map(str, own))
+    if said is not None and own and own != values:
+        return values, [f"{option} is taken as it is given; the pairs state {sign} = {listed}."]
+    if len(own) > 1:
+        return values, [f"The pairs state {sign} = {listed}, and each is taken at all of these; {option} chooses."]
+    return values, []
 
-    if draft is not None:
-        return TimeModel(draft, further, overhead)
-    for option in said_by_user(context, {"further_cost", "overhead"}):
-        raise InputError(f"{option} goes with --draft-cost, without which all costs are measured: give that too")
-    return None
+
+def _swept_rule(name: str) -> Rule:
+    """A rule to sweep."""
+    from spectr_verify.rules import RuleError
+    from spectr_verify.rules.load import load_rule
+
+    try:
+        return load_rule(name)
+    except RuleError as error:
+        if "--calls" not in str(error):
+            raise
+        raise RuleError(
+            f"{error}. `simulate` sweeps rules alone and has no --calls; `mc --calls` decodes with such code and counts"
+        ) from error
 
 
-def _corpora(
-    models: Models, prompts: str, pairs: list[str] | None, overlap: str | None, vocab: int, seed: int
-) -> list[Corpus]:
+def _corpora(models: Models, prompts: str, laws: Laws, pairs: dict[str, list[ToyPair]], seed: int) -> list[Corpus]:
     """What is decoded: prompts of models, files of pairs, or synthetic pairs."""
     from spectr_verify.simulate import model_corpus, synthetic_corpus, table_corpus
-    from toy_models import recorded_pairs
     from toy_models.synthetic import SyntheticPair
 
-    if pairs is not None:
-        return [
-            table_corpus(_shown(source), recorded_pairs() if source == "recorded" else read_pairs(source))
-            for source in pairs
-        ]
-    if overlap is not None:
-        return [synthetic_corpus(SyntheticPair(vocab, share, seed)) for share in numbers(overlap, "--overlap", float)]
+    if laws.pairs is not None:
+        return [table_corpus(name, several) for name, several in pairs.items()]
+    if laws.overlap is not None:
+        shares = numbers(laws.overlap, "--overlap", float)
+        return [synthetic_corpus(SyntheticPair(laws.vocab, share, seed)) for share in shares]
     names = prompts.split(",")
     asked = [_prompts(name) for name in names]
     pair = models.load()
     return [model_corpus(pair, name, texts) for name, texts in zip(names, asked, strict=True)]
-
-
-def _shown(source: str) -> str:
-    """A file's name, or what stands for JSON text."""
-    return "pairs" if source.lstrip().startswith(("{", "[")) else source
 
 
 @app.command()

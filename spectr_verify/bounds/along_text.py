@@ -41,11 +41,6 @@ def block_race(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
     return _any_of(block(log_p, log_q, 1), drafts)
 
 
-def claimed_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
-    """What SpecTr-GBV claims as its optimum: 1 - (1 - r)^K."""
-    return _any_of(greedy_block(log_p, log_q, 1), drafts)
-
-
 def relaxed_bound(log_p: Tensor, log_q: Tensor, drafts: int) -> Tensor:
     """min(1, (1 - (1 - P)^K) / Q), which no lossless rule exceeds in the mean."""
     log_text = log_p.cumsum(dim=-1).clamp(max=0.0)

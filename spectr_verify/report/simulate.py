@@ -1,24 +1,22 @@
-"""Sweeps in the terminal and as plots."""
+"""Sweeps in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain, groupby, pairwise, product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from itertools import chain, groupby, product
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spectr_verify.report.figures import figure_of, saved
+from spectr_verify.simulate.plan import ALONE, Cell
 from spectr_verify.simulate.speed import modelled_speed_up
-from spectr_verify.simulate.sweep import ALONE, Cell
-from spectr_verify.simulate.tally import Ratio
 
 if TYPE_CHECKING:
-    from spectr_verify.simulate import Difference, Sweep, TimeModel
+    from spectr_verify.simulate import Behind, Difference, Outcome, Ratio, Sweep, TimeModel
+    from spectr_verify.simulate.headroom import Headroom
 
 FEW = 3
 """Pairs of rules whose intervals are all listed."""
@@ -27,16 +25,21 @@ MOST_LISTED = 4
 """Settings whose pairs within noise are listed; of more they are only counted."""
 
 
-def simulate_tables(found: Sweep, compared: list[Difference], given: TimeModel | None) -> RenderableType:
+def simulate_tables(
+    found: Sweep, compared: list[Difference], behind: list[Behind], given: TimeModel | None
+) -> RenderableType:
     """Block efficiency and speed-up of every cell, times, what is within noise, and how to read all of it."""
     parts: list[RenderableType] = []
     for corpus, temperature in product(found.timed, found.axes.temperatures):
         if not any(_belongs(cell, corpus, temperature) for cell in found.outcomes):
             continue
         parts += [_efficiency(found, corpus, temperature, given), Text("")]
+        own = [each for each in behind if _belongs(each.cell, corpus, temperature)]
+        if own:
+            parts += [_behind(own, f"{corpus}, temperature {temperature:g}"), Text("")]
         if found.timed[corpus]:
             parts += [_times(found, corpus, temperature), Text("")]
-    return Group(*parts, *_noise(compared), *_notes(found, given))
+    return Group(*parts, *_noise(compared), *_notes(found, bool(compared), bool(behind), given))
 
 
 def _belongs(cell: Cell, corpus: str, temperature: float) -> bool:
@@ -52,11 +55,13 @@ def _rows(found: Sweep, corpus: str, temperature: float) -> Iterator[list[Cell]]
 
 
 def _efficiency(found: Sweep, corpus: str, temperature: float, given: TimeModel | None) -> Table:
-    table = _table(f"{corpus}, temperature {temperature:g}")
-    bounds = {bound.what for cell, bound in found.headrooms.items() if _belongs(cell, corpus, temperature)}
+    here = [cell for cell in found.outcomes if _belongs(cell, corpus, temperature)]
+    first = any(found.outcomes[cell].first_rounds for cell in here)
+    table = _table(f"{corpus}, temperature {temperature:g}" + (": first rounds" if first else ""))
+    bounds = {_share_of(found.headrooms[cell]) for cell in here if cell in found.headrooms}
     timed = found.timed[corpus]
     wanted = ["K", "L", "tokens a round", "sd", "accepted", *(["measured"] if timed else []), "modelled"]
-    wanted += [f"of {what}" for what in sorted(bounds)]
+    wanted += sorted(bounds)
     table.add_column("rule", no_wrap=True)
     table.add_column("lossless")
     for column in wanted:
@@ -79,7 +84,7 @@ def _cells(found: Sweep, cell: Cell, given: TimeModel | None) -> dict[str, str]:
     shown = {
         "K": str(cell.drafts),
         "L": str(cell.length),
-        "tokens a round": _with_error(efficiency),
+        "tokens a round": f"{efficiency.value:.4f}" if outcome.exact else _with_error(efficiency),
         "sd": "" if efficiency.spread is None else f"{efficiency.spread:.2f}",
         "accepted": f"{outcome.acceptance_rate:.0%}",
         "measured": _with_error(outcome.speed_up) if found.timed[cell.corpus] else "",
@@ -87,9 +92,41 @@ def _cells(found: Sweep, cell: Cell, given: TimeModel | None) -> dict[str, str]:
     }
     if share is not None:
         lossless = found.rules[cell.rule].lossless is not False
-        words = f"{share.value:.0%}" + ("" if share.error is None else f" ± {share.error:.0%}")
-        shown[f"of {found.headrooms[cell].what}"] = words if lossless else f"({words})"
+        words = f"{share.value:.1%}" if outcome.exact else _percent_with_error(share)
+        shown[_share_of(found.headrooms[cell])] = words if lossless else f"({words})"
     return shown
+
+
+def _share_of(headroom: Headroom) -> str:
+    return f"of {headroom.what}" + (" (est.)" if headroom.estimated else "")
+
+
+def _behind(own: list[Behind], where: str) -> Table:
+    """How much slower every cell is than the fastest of its rule."""
+    measures = list(dict.fromkeys(each.measure for each in own))
+    table = _table(f"{where}: behind the fastest K and L of each rule")
+    table.add_column("rule", no_wrap=True)
+    for column in ("K", "L", *chain.from_iterable((measure, "behind by (95% interval)") for measure in measures)):
+        table.add_column(column, justify="right")
+    by_cell: dict[Cell, dict[str, Behind]] = {}
+    for each in own:
+        by_cell.setdefault(each.cell, {})[each.measure] = each
+    for rule, cells in groupby(by_cell, key=lambda cell: cell.rule):
+        table.add_section()
+        name = rule
+        for cell in cells:
+            shown = chain.from_iterable(_one_behind(by_cell[cell].get(measure)) for measure in measures)
+            table.add_row(Text(name), str(cell.drafts), str(cell.length), *shown)
+            name = ""
+    return table
+
+
+def _one_behind(each: Behind | None) -> tuple[str, str]:
+    if each is None:
+        return "", ""
+    apart = f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})"
+    words = "fastest" if each.cell == each.best else f"{apart}, within noise" if each.within_noise else apart
+    return f"{each.speed_up:.2f}", words
 
 
 def _times(found: Sweep, corpus: str, temperature: float) -> Table:
@@ -126,6 +163,10 @@ def _with_error(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}" if ratio.error is None else f"{ratio.value:.2f} ± {ratio.error:.2f}"
 
 
+def _percent_with_error(ratio: Ratio) -> str:
+    return f"{ratio.value:.0%}" if ratio.error is None else f"{ratio.value:.0%} ± {ratio.error:.0%}"
+
+
 def _noise(compared: list[Difference]) -> list[Text]:
     """What the bootstrap says, as short as it can be said."""
     settings = [
@@ -138,7 +179,7 @@ def _noise(compared: list[Difference]) -> list[Text]:
         return [
             Text(
                 f"{measure}: {sum(each.within_noise for each in pairs):,} of {len(pairs):,} differences between two "
-                "rules are within noise (95% paired bootstrap over prompts); --json has the intervals"
+                "rules are within noise; --json has the intervals"
             )
             for measure in dict.fromkeys(each.measure for each in compared)
             for pairs in [[each for each in compared if each.measure == measure]]
@@ -161,34 +202,109 @@ def _noise(compared: list[Difference]) -> list[Text]:
     return [Text(line) for line in lines]
 
 
-def _notes(found: Sweep, given: TimeModel | None) -> Iterator[Text]:
-    settings = found.settings
-    yield Text(
-        f"tokens a round: block efficiency ± its standard error over prompts, sd of one prompt's; "
-        f"{settings.texts:,} texts a prompt of {settings.tokens:,} tokens, {settings.batch:,} at once; seed "
-        f"{settings.seed}."
+def _notes(found: Sweep, compared: bool, behind: bool, given: TimeModel | None) -> Iterator[Text]:
+    """How to read it, what is missing and why, and what happened."""
+    lines = chain(
+        _what_is_counted(found),
+        _what_noise_is(found, compared or behind, behind),
+        _what_speed_is(found, given),
+        _what_bounds_are(found),
+        _what_is_missing(found),
+        [f"{found.restored:,} of {len(found.outcomes):,} cells were finished by an earlier run."]
+        * (found.restored > 0),
+        found.notes,
     )
+    yield from map(Text, lines)
+    if found.interrupted:
+        yield Text(f"interrupted: {len(found.outcomes):,} of {found.planned:,} cells are finished", style="bold yellow")
+
+
+def _what_is_counted(found: Sweep) -> Iterator[str]:
+    settings = found.settings
+    texts = "1 text" if settings.texts == 1 else f"{settings.texts:,} texts"
+    tables = [outcome for outcome in found.outcomes.values() if outcome.first_rounds]
+    if len(tables) < len(found.outcomes):
+        yield (
+            f"tokens a round: block efficiency ± its standard error over prompts, sd of one prompt's; {texts} a prompt "
+            f"of {settings.tokens:,} tokens, {settings.batch:,} at once; seed {settings.seed}."
+        )
+    if tables:
+        yield "tokens a round: of the round from the start of each pair, mean and sd over the pairs; " + _how_known(
+            tables, f"of {texts} a pair, seed {settings.seed}"
+        )
+        if any(found.rules[cell.rule].kind == "stateful" for cell in found.outcomes):
+            yield "Rules that hand on a modified target accept less in later rounds of a text."
     if any(rule.lossless is not True for rule in found.axes.rules):
-        yield Text(
+        yield (
             "lossless NO: the text does not follow the target, so the rule's efficiency and speed are of another task "
             "and not comparable. ?: nobody has judged it; `spectr-verify audit` does."
         )
+
+
+def _how_known(tables: list[Outcome], sampled: str) -> str:
+    """Of which cells of pairs the law is known."""
+    exact = sum(outcome.exact for outcome in tables)
+    if exact == len(tables):
+        return "exact, without any error."
+    words = f"± the standard error of sampling, {sampled}"
+    return f"{words}." if not exact else f"exact where there is no ±, else {words}: too many drafts to enumerate."
+
+
+def _what_noise_is(found: Sweep, any_interval: bool, behind: bool) -> Iterator[str]:
+    if any_interval:
+        yield (
+            "Intervals are 95% paired bootstraps over prompts (of pairs of tables: of the sampling alone), each by "
+            "itself and not all together: of 20 differences that are none about one looks like one."
+        )
+    if behind:
+        yield "The fastest cell is picked from the same numbers, which flatters it a little."
+    single = [name for name, source in found.sources.items() if _prompts(found, name) == 1]
+    single = [name for name in single if found.sources[name].get("kind") != "tables"]
+    if single:
+        yield f"no ± and no intervals of {', '.join(single)}: they are over prompts, and there is one."
+
+
+def _prompts(found: Sweep, corpus: str) -> int:
+    return next((len(outcome.prompts) for cell, outcome in found.outcomes.items() if cell.corpus == corpus), 0)
+
+
+def _what_speed_is(found: Sweep, given: TimeModel | None) -> Iterator[str]:
     if any(found.timed.values()):
-        yield Text(
-            "measured: speed-up by the clock over the target alone, which is timed beside every rule and prompt."
-        )
-    yield Text(f"modelled: tokens a round / (L draft steps + 1 + overhead), in target calls; {_costs(found, given)}.")
+        yield "measured: speed-up by the clock over the target alone, which is timed beside every rule and prompt."
+    if not all(found.timed.values()):
+        yield "measured: there is none, and no table of times, where laws stand in for models: they cost nothing real."
+    yield f"modelled: tokens a round / (L draft steps + 1 + overhead), in target calls; {_costs(found, given)}."
+
+
+def _what_bounds_are(found: Sweep) -> Iterator[str]:
     if found.headrooms:
-        yield Text(
-            "of optimum, of level bound: what the first round after each prompt accepts, as a share of what any "
-            "lossless rule could there at this K and L. The level bound is an estimate, in the mean at least the bound."
+        yield (
+            "of optimum, of level bound (est.): what the first round after each prompt accepts, as a share of what any "
+            "lossless rule could there at this K and L."
         )
-    if found.restored:
-        yield Text(f"{found.restored:,} of {len(found.outcomes):,} cells were finished by an earlier run.")
-    for note in found.notes:
-        yield Text(note)
-    if found.interrupted:
-        yield Text(f"interrupted: {len(found.outcomes):,} of {found.planned:,} cells are finished", style="bold yellow")
+    for (corpus, temperature), several in groupby(
+        sorted(found.headrooms, key=lambda cell: (cell.corpus, cell.temperature, cell.drafts, cell.length)),
+        key=lambda cell: (cell.corpus, cell.temperature),
+    ):
+        values = {
+            f"K = {cell.drafts}, L = {cell.length}: {bound.values.mean():.2f} ± {bound.error:.2f}": None
+            for cell in several
+            if (bound := found.headrooms[cell]).estimated
+        }
+        if values:
+            yield (
+                f"level bound, {corpus}, temperature {temperature:g}: estimated from {found.settings.samples:,} texts "
+                f"a prompt, in the mean no less than the bound, ± its standard error: {'; '.join(values)} tokens."
+            )
+
+
+def _what_is_missing(found: Sweep) -> Iterator[str]:
+    if not found.settings.samples:
+        yield "no shares of what is possible: --samples is 0."
+    for reason in dict.fromkeys(found.unbounded.values()):
+        cells = [cell for cell, why in found.unbounded.items() if why == reason]
+        places = dict.fromkeys(f"{cell.corpus} at K = {cell.drafts}, L = {cell.length}" for cell in cells)
+        yield f"no share of what is possible for {'; '.join(places)}: {reason}."
 
 
 def _costs(found: Sweep, given: TimeModel | None) -> str:
@@ -201,115 +317,3 @@ def _costs(found: Sweep, given: TimeModel | None) -> str:
     if not all(found.timed.values()):
         told.append("a draft step costs 0.05 where laws stand in for models, --draft-cost says otherwise")
     return "; ".join(told)
-
-
-def draw(found: Sweep, given: TimeModel | None, file: Path) -> None:
-    """Efficiency and speed-up against whatever is swept, and acceptance by position, one line a rule.
-
-    In every plot all that it is not against is at its first value.
-
-    Raises:
-        InputError: matplotlib is missing, or cannot write such a file.
-    """
-    axes = found.axes
-    every: dict[str, list[Any]] = {
-        "length": list(axes.lengths),
-        "drafts": list(axes.drafts),
-        "temperature": list(axes.temperatures),
-        "corpus": list(found.timed),
-    }
-    swept = [name for name, values in every.items() if len(values) > 1]
-    figure = figure_of(10, 4 * (len(swept) + 1))
-    panels: Any = figure.subplots(len(swept) + 1, 2, squeeze=False)
-    first = {name: values[0] for name, values in every.items()}
-    for row, name in zip(panels, swept, strict=False):
-        _against(found, given, row, name, every[name], first)
-    _by_position(found, panels[-1], first | {"length": max(axes.lengths)})
-    if panels[0][0].get_legend_handles_labels()[0]:
-        panels[0][0].legend(fontsize="small")
-    saved(figure, file)
-
-
-LABELS = {
-    "length": "L, tokens a draft",
-    "drafts": "K, drafts a round (single-draft rules: 1)",
-    "temperature": "temperature",
-    "corpus": "prompts",
-}
-
-
-def _against(
-    found: Sweep, given: TimeModel | None, row: Any, name: str, values: list[Any], first: dict[str, Any]
-) -> None:
-    """Two plots against one axis; speed-ups are the modelled ones, and dotted those by the clock."""
-
-    def modelled(cell: Cell) -> float:
-        return modelled_speed_up(found, cell, given)
-
-    def measured(cell: Cell) -> float | None:
-        return found.outcomes[cell].speed_up.value if found.timed[cell.corpus] else None
-
-    rest = {each: value for each, value in first.items() if each != name}
-    for axis, label, lines in (
-        (row[0], "tokens a round", [(_block_efficiency(found), "-o")]),
-        (row[1], "speed-up (dotted: by the clock)", [(modelled, "-o"), (measured, ":x")]),
-    ):
-        for number, rule in enumerate(found.axes.rules):
-            places = [rest | {name: value} for value in values]
-            for value_of, style in lines:
-                points = _points(found, rule.name, places, name, value_of)
-                axis.plot(*points, style, markersize=3, color=f"C{number}", label=rule.name if style == "-o" else None)
-        axis.set_xticks(values)
-        axis.set_xlabel(LABELS[name])
-        axis.set_ylabel(label)
-        axis.set_title(_at(rest), fontsize="small")
-
-
-def _block_efficiency(found: Sweep) -> Callable[[Cell], float]:
-    return lambda cell: found.outcomes[cell].block_efficiency.value
-
-
-def _points(
-    found: Sweep,
-    rule: str,
-    places: list[dict[str, Any]],
-    name: str,
-    value_of: Callable[[Cell], float | None],
-) -> tuple[list[Any], list[float]]:
-    points = []
-    for place in places:
-        cell = _finished(found, rule, place)
-        value = None if cell is None else value_of(cell)
-        if value is not None:
-            points.append((place[name], value))
-    return [x for x, _ in points], [y for _, y in points]
-
-
-def _finished(found: Sweep, rule: str, place: dict[str, Any]) -> Cell | None:
-    """The cell there, if it is finished."""
-    cell = Cell(**{**place, "rule": rule, "drafts": found.rules[rule].used_drafts(place["drafts"])})
-    return cell if cell in found.outcomes else None
-
-
-def _by_position(found: Sweep, row: Any, place: dict[str, Any]) -> None:
-    """How many rounds accept a position, of all and of those that accepted all before it."""
-    for number, rule in enumerate(found.axes.rules):
-        cell = _finished(found, rule.name, place)
-        if cell is None:
-            continue
-        reached = found.outcomes[cell].by_position
-        of_those = [now / before if before else float("nan") for before, now in pairwise([1.0, *reached])]
-        for axis, shares in zip(row, (reached, of_those), strict=True):
-            axis.plot(range(1, len(shares) + 1), shares, "-o", markersize=3, color=f"C{number}", label=rule.name)
-    for axis, label in zip(row, ("rounds that accept it", ".. of those that accepted all before"), strict=True):
-        axis.set_xlabel("position in the draft")
-        axis.set_ylabel(label)
-        axis.set_ylim(0, 1.02)
-        axis.set_title(_at(place), fontsize="small")
-    if not row[0].get_legend_handles_labels()[0]:
-        row[0].set_title("nothing is finished there", fontsize="small")
-
-
-def _at(place: dict[str, Any]) -> str:
-    signs = {"length": "L = ", "drafts": "K = ", "temperature": "temperature ", "corpus": ""}
-    return ", ".join(f"{signs[name]}{value:g}" if name != "corpus" else str(value) for name, value in place.items())

@@ -42,9 +42,9 @@ def what_if_tables(found: Estimates, time: TimeModel) -> RenderableType:
 
 def _best(found: Estimates, time: TimeModel) -> list[Text]:
     lines = [
-        f"{found.places:,} places in {found.texts:,} texts; ± is a standard error. Speed-up over autoregression with a "
-        f"draft step of {time.draft:g} target calls (each further draft adds {time.further:g} of it), overhead "
-        f"{time.verification:g}."
+        f"{found.places:,} places in {found.texts:,} texts; ± is a standard error, of each cell by itself. "
+        f"Speed-up over autoregression with a draft step of {time.draft:g} target calls (each further draft adds "
+        f"{time.further:g} of it), overhead {time.verification:g}."
     ]
     speed = found.speed_up(time)
     _, K, L = found.efficiency.shape
@@ -64,7 +64,7 @@ def _best(found: Estimates, time: TimeModel) -> list[Text]:
 
 
 def draw(found: Estimates, time: TimeModel, file: Path) -> None:
-    """Tokens a round and speed-up against L, one line a rule, at the largest K; the format by the name's ending.
+    """Tokens a round and speed-up against L, one line a rule, at the largest K, with bars of one standard error.
 
     Raises:
         InputError: matplotlib is missing, or cannot write such a file.
@@ -76,10 +76,12 @@ def draw(found: Estimates, time: TimeModel, file: Path) -> None:
         (axes[0], found.efficiency, "tokens a round", ()),
         (axes[1], found.speed_up(time), "speed-up over autoregression", FIRST_ROUNDS),
     ):
+        errors = values * found.error / found.efficiency
         for r, name in enumerate(found.rules):
             if name not in left_out:
                 style = "-" if name in RULES else "--"
-                axis.plot(range(1, L + 1), values[r, K - 1], label=name, linestyle=style, color=f"C{r}")
+                line = {"label": name, "fmt": style, "color": f"C{r}", "capsize": 2}
+                axis.errorbar(range(1, L + 1), values[r, K - 1], errors[r, K - 1], **line)
         axis.set_xlabel("L, tokens a draft")
         axis.set_ylabel(label)
         axis.set_title(f"K = {K} (single-draft rules: 1)", fontsize="medium")

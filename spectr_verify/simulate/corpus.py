@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,14 +46,21 @@ class Corpus:
     Attributes:
         name: of the set.
         starts: one a prompt.
-        identity: tells it from all others of its name: models, laws and prompts.
+        identity: tells it from all others, of its name too: kind of source, models, laws and prompts.
+        source: what reports say of it: its kind, the models and the prompts.
         timed: whether the time of its models means anything; laws that stand in for models cost nothing real.
     """
 
     name: str
     starts: tuple[Start, ...]
     identity: str
+    source: dict[str, Any] = field(default_factory=dict)
     timed: bool = False
+
+    @property
+    def written_down(self) -> bool:
+        """Whether the laws of all its texts are: it is a set of pairs of tables."""
+        return all(start.tables is not None for start in self.starts)
 
 
 class LawReader:
@@ -122,8 +130,16 @@ def model_corpus(pair: ModelPair, name: str, prompts: Sequence[str]) -> Corpus:
         ModelError: a prompt is empty.
     """
     encoded = pair.encode(tuple(prompts))
-    identity = _digest(*pair.names, str(pair.device), *_weights(pair), json.dumps(encoded))
-    return Corpus(name, tuple(Start(pair, prompt) for prompt in encoded), identity, timed=True)
+    identity = _digest("models", *pair.names, str(pair.device), *_weights(pair), json.dumps(encoded))
+    source = {
+        "kind": "models",
+        "target": pair.names[0],
+        "draft": pair.names[1],
+        "dtype": str(pair.target.dtype).removeprefix("torch."),
+        "device": str(pair.device),
+        "prompts": list(prompts),
+    }
+    return Corpus(name, tuple(Start(pair, prompt) for prompt in encoded), identity, source, timed=True)
 
 
 def table_corpus(name: str, pairs: Sequence[ToyPair]) -> Corpus:
@@ -133,14 +149,17 @@ def table_corpus(name: str, pairs: Sequence[ToyPair]) -> Corpus:
         names = (f"target of {pair.name}", f"draft of {pair.name}")
         laws = LawPair(pair.vocab, names, pair.target.depth, _of_table(pair.target), _of_table(pair.draft))
         starts.append(Start(laws, [START], pair))
-    return Corpus(name, tuple(starts), _digest(*(json.dumps(pair_to_json(pair)) for pair in pairs)))
+    written = [pair_to_json(pair) for pair in pairs]
+    source = {"kind": "tables", "pairs": [pair.name for pair in pairs]}
+    return Corpus(name, tuple(starts), _digest("tables", json.dumps(written)), source)
 
 
 def synthetic_corpus(pair: SyntheticPair) -> Corpus:
     """Prompts of a synthetic pair."""
     laws = LawPair(pair.vocab, ("synthetic target", "synthetic draft"), pair.order, pair.target, pair.draft)
     starts = tuple(Start(laws, prompt) for prompt in pair.contexts(SYNTHETIC_PROMPTS).tolist())
-    return Corpus(f"overlap {pair.overlap:g}", starts, _digest(repr(pair)))
+    source = {"kind": "synthetic", **{name: getattr(pair, name) for name in ("vocab", "overlap", "seed", "order")}}
+    return Corpus(f"overlap {pair.overlap:g}", starts, _digest("synthetic", repr(pair)), source)
 
 
 def _of_table(model: TableModel) -> Callable[[Tensor], Tensor]:
@@ -158,7 +177,7 @@ def _of_table(model: TableModel) -> Callable[[Tensor], Tensor]:
 
 
 def check_corpora(corpora: Sequence[Corpus], tokens: int, length: int) -> None:
-    """Refuse sets of one name, and prompts that with N new tokens and a draft exceed what the models read.
+    """Refuse sets of one name, and texts of N tokens that no draft fits into or that no model reads with one.
 
     The loop would cut the drafts of such texts short, and rounds of shorter drafts accept less.
     """
@@ -167,6 +186,10 @@ def check_corpora(corpora: Sequence[Corpus], tokens: int, length: int) -> None:
         if names.count(name) > 1:
             raise InputError(f"{name!r} is asked for more than once; name every set once")
     for corpus in corpora:
+        if tokens < length and not corpus.written_down:
+            raise InputError(
+                f"a text of {tokens} tokens is shorter than a draft of {length}; ask for longer texts or shorter drafts"
+            )
         for number, start in enumerate(corpus.starts):
             read = len(start.prompt) + tokens + length - 1
             if read > start.source.limit:

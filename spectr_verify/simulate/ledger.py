@@ -4,45 +4,66 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spectr_verify import __version__
 from spectr_verify.errors import InputError, said
+from spectr_verify.simulate.headroom import Headroom
+from spectr_verify.simulate.plan import Cell, Settings
 from spectr_verify.simulate.tally import Outcome
 
-SCHEMA = "spectr-verify/simulate-cell/1"
-
-Key = tuple[Any, ...]
-"""Set of prompts, temperature, rule, K and L."""
+SCHEMA = "spectr-verify/simulate-cell/2"
 
 NAMES = {"corpus": str, "temperature": float, "rule": str, "drafts": int, "length": int}
+
+OTHERS = {
+    "code": "another state of this package's code",
+    "prompts": "other prompts or models",
+    "rule": "another state of the rule's file",
+}
+"""What is told apart by the digests of a line, in this order, and how reports call what has another one."""
 
 
 class LedgerError(InputError):
     """A log that a sweep cannot go on from: the message names the file and the line."""
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """What a log keeps of a cell: what it counted, and the bound, if there was one."""
+
+    outcome: Outcome
+    bound: Headroom | None
+
+
 class Ledger:
     """A file of finished cells."""
 
-    def __init__(self, path: Path, run: dict[str, Any], identities: dict[str, str], prompts: dict[str, int]) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, identities: dict[Cell, dict[str, str]], prompts: dict[str, int]
+    ) -> None:
         """Keep cells in ``path``.
 
         Args:
             path: the file; it need not be there yet.
-            run: settings that all its lines must have.
-            identities: of the prompts and rules by name, where their lines must have the same.
+            settings: those that all its lines must have; of bounds the number of samples.
+            identities: what is asked for, and the digests, named as in ``OTHERS``, that a line of it must have.
             prompts: how many there are in each set.
         """
-        self.path, self.run, self.identities, self.prompts = path, run, identities, prompts
+        self.path, self.identities, self.prompts, self.samples = path, identities, prompts, settings.samples
+        self.run = {name: value for name, value in vars(settings).items() if name != "samples"}
 
-    def read(self) -> tuple[dict[Key, Outcome], list[str]]:
-        """The finished cells, and what is to be said about the file.
+    def read(self) -> tuple[dict[Cell, Line], list[str]]:
+        """The finished cells that are asked for, and what is to be said about the file.
 
         A last line that was not written to its end is cut off the file, once the rest is known to be of a sweep.
+        Cells that other code, prompts or models counted are left aside.
 
         Raises:
-            LedgerError: a line is no cell, or of other settings, prompts, models or rules.
+            LedgerError: a line is no cell, or of other settings.
         """
         if not self.path.exists():
             return {}, []
@@ -51,14 +72,42 @@ class Ledger:
             lines = whole.decode("utf-8").split("\n") if end else []
         except (OSError, UnicodeDecodeError) as error:
             raise LedgerError(f"{self.path} cannot be read: {said(error)}") from error
-        found: dict[Key, Outcome] = {}
+        found: dict[Cell, Line] = {}
+        aside: dict[Cell, str] = {}
         for number, line in enumerate(lines, start=1):
-            key, outcome = self._cell(line, f"{self.path}, line {number}")
-            found[key] = outcome
+            self._take(line, f"{self.path}, line {number}", found, aside)
+        notes = self._left_aside({cell: why for cell, why in aside.items() if cell not in found})
         if half:
             self._cut(half, len(whole) + len(end), alone=not lines)
-        notes = [f"{self.path}: the last line was not written to its end; its cell is run again"] if half else []
+            notes.append(f"{self.path}: the last line was not written to its end; its cell is run again")
         return found, notes
+
+    def _take(self, line: str, where: str, found: dict[Cell, Line], aside: dict[Cell, str]) -> None:
+        """Sort a line into what is of use and what is not."""
+        written = _object(line, where)
+        self._check_settings(written, where)
+        try:
+            cell = Cell(*(kind(written[name]) for name, kind in NAMES.items()))
+            digests = {name: str(written["of"][name]) for name in OTHERS}
+            other = [name for name, digest in self.identities.get(cell, {}).items() if digests[name] != digest]
+            same = cell in self.identities and not other
+            count = self.prompts[cell.corpus] if same else None
+            read = _line(written, cell, count)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(f"{where} is damaged ({said(error)}); remove the line, its cell is run again") from error
+        if other:
+            aside[cell] = other[0]
+        elif same:
+            usable = read.bound is not None and (not read.bound.estimated or written["samples"] == self.samples)
+            found[cell] = Line(read.outcome, read.bound if usable else None)
+
+    def _left_aside(self, aside: dict[Cell, str]) -> list[str]:
+        if not aside:
+            return []
+        counts = Counter(aside.values())
+        why = ", ".join(f"{counts[name]:,} of {words}" for name, words in OTHERS.items() if name in counts)
+        cells = "1 cell is" if len(aside) == 1 else f"{len(aside):,} cells are"
+        return [f"{self.path}: {cells} left aside and run again: {why}"]
 
     def _cut(self, half: bytes, size: int, *, alone: bool) -> None:
         """Cut off what was not written to its end; a file that holds nothing else must begin as a cell does."""
@@ -70,53 +119,68 @@ class Ledger:
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be written: {said(error)}") from error
 
-    def add(self, cell: dict[str, Any], outcome: Outcome) -> None:
+    def add(self, cell: Cell, line: Line) -> None:
         """Write a finished cell down.
 
         Raises:
             LedgerError: the file cannot be written.
         """
-        identities = {name: self.identities[name] for name in cell.values() if name in self.identities}
-        line = {"schema": SCHEMA, "run": self.run, "identities": identities, **cell, "prompts": outcome.to_json()}
+        written = {
+            "schema": SCHEMA,
+            "version": __version__,
+            "run": self.run,
+            "of": self.identities[cell],
+            **vars(cell),
+            "first_rounds": line.outcome.first_rounds,
+            "prompts": line.outcome.to_json(),
+            "samples": self.samples,
+            "bound": None if line.bound is None else line.bound.to_json(),
+        }
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps(written) + "\n")
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be written: {said(error)}") from error
 
-    def _cell(self, line: str, where: str) -> tuple[Key, Outcome]:
-        try:
-            written = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise LedgerError(f"{where} is not JSON: {error.msg}, column {error.colno}") from error
-        if not isinstance(written, dict) or written.get("schema") != SCHEMA:
-            raise LedgerError(f"{where} is no cell of a sweep; name another file, or one that is not there yet")
-        self._check("run", written, self.run, where)
-        self._check("identities", written, self.identities, where)
-        try:
-            key = tuple(kind(written[name]) for name, kind in NAMES.items())
-            outcome = Outcome.from_json(written["prompts"])
-            sizes = {len(tally.accepted) for tally in outcome.prompts}
-            if sizes != {written["length"] + 1}:
-                raise ValueError(f"its counts are not those of drafts of {written['length']} tokens")
-            if len(outcome.prompts) != self.prompts.get(written["corpus"], len(outcome.prompts)):
-                raise ValueError(f"it has counts of {len(outcome.prompts)} prompts")
-        except (KeyError, TypeError, ValueError) as error:
-            raise LedgerError(f"{where} is damaged ({said(error)}); remove the line, its cell is run again") from error
-        return key, outcome
-
-    def _check(self, part: str, written: dict[str, Any], wanted: dict[str, Any], where: str) -> None:
+    def _check_settings(self, written: dict[str, Any], where: str) -> None:
         """Refuse what was counted in another way: the numbers of one table must be of one kind."""
-        found = written.get(part)
+        found = written.get("run")
         if not isinstance(found, dict):
-            raise LedgerError(f"{where} is damaged (it has no {part}); remove the line, its cell is run again")
-        for name, value in wanted.items():
-            if part == "run" and name not in found:
+            raise LedgerError(f"{where} is damaged (it has no run); remove the line, its cell is run again")
+        for name, value in self.run.items():
+            if name not in found:
                 raise LedgerError(f"{where} does not say {name}; give this sweep another file")
-            if found.get(name, value) != value:
-                other = f"{name} = {found[name]}" if part == "run" else f"another {name} (prompts, models or code)"
-                this = f"{name} = {value}" if part == "run" else "its own"
+            if found[name] != value:
                 raise LedgerError(
-                    f"{where} was written with {other}, and this sweep has {this}; give it another file, or the same "
-                    "settings"
+                    f"{where} was written with {name} = {found[name]}, and this sweep has {name} = {value}; give it "
+                    "another file, or the same settings"
                 )
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        written = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise LedgerError(f"{where} is not JSON: {error.msg}, column {error.colno}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, endless nesting
+        raise LedgerError(f"{where} is not JSON that can be read: {said(error)}") from error
+    if not isinstance(written, dict) or written.get("schema") != SCHEMA:
+        raise LedgerError(f"{where} is no cell of a sweep; name another file, or one that is not there yet")
+    return written
+
+
+def _line(written: dict[str, Any], cell: Cell, prompts: int | None) -> Line:
+    """What a line keeps.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is damaged.
+    """
+    outcome = Outcome.from_json(written["prompts"], first_rounds=bool(written["first_rounds"]))
+    if {len(tally.accepted) for tally in outcome.prompts} != {cell.length + 1}:
+        raise ValueError(f"its counts are not those of drafts of {cell.length} tokens")
+    if prompts is not None and len(outcome.prompts) != prompts:
+        raise ValueError(f"it has counts of {len(outcome.prompts)} prompts")
+    bound = None if written["bound"] is None else Headroom.from_json(written["bound"])
+    if bound is not None and not len(bound.values) == len(bound.errors) == len(outcome.prompts):
+        raise ValueError("its bound is not one number a prompt")
+    return Line(outcome, bound)

@@ -14,15 +14,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spectr_verify.decoding import Filters, ModelPair, decode
+from spectr_verify.decoding import Filters, Source
 from spectr_verify.errors import InputError, said
-from spectr_verify.montecarlo import Reference
-from spectr_verify.rules import RULES
+from spectr_verify.simulate.plain import continuations
 
 Floats = NDArray[np.float64]
 
 DRAFT, TARGET, LENGTHS = "log_draft", "log_target", "lengths"
 """Names in every file: natural logarithms of all texts one behind the other, and how many tokens each text has."""
+
+LEAST = -1e6
+"""The least logarithm of a probability that a model can mean; sums of smaller ones need not be numbers."""
+
+AND_ZERO = {
+    DRAFT: ", or minus infinity (null in JSON) where the draft gives probability zero",
+    TARGET: ", for the target wrote the text",
+}
+"""What else a logarithm may be."""
 
 
 class LogError(InputError):
@@ -38,8 +46,8 @@ class TokenLogs:
         lengths: int64 [M], tokens of each text.
 
     Raises:
-        LogError: sizes that do not fit, a text without tokens, NaN, a probability above 1, or a token that the target
-            never writes.
+        LogError: sizes that do not fit, a text without tokens, NaN, a probability above 1 or too small to be meant, or
+            a token that the target never writes.
     """
 
     log_draft: Floats
@@ -49,14 +57,15 @@ class TokenLogs:
     def __post_init__(self) -> None:
         self._check_sizes()
         for name, values in ((DRAFT, self.log_draft), (TARGET, self.log_target)):
-            bad = np.isnan(values) | (values > 1e-6) | ((values == -np.inf) & (name == TARGET))
+            zero = (values == -np.inf) & (name == DRAFT)
+            bad = ~((values >= LEAST) & (values <= 1e-6) | zero)
             if bad.any():
                 token = int(bad.argmax())
                 text = int(np.searchsorted(self.lengths.cumsum(), token, side="right"))
                 place = token - int(self.lengths[:text].sum())
                 raise LogError(
                     f"{name} of text {text}, token {place} is {values[token]}; it must be a natural logarithm of a "
-                    "probability" + (" above 0, for the target wrote the text" if name == TARGET else "")
+                    f"probability, {LEAST:.0e} to 0" + AND_ZERO[name]
                 )
 
     def _check_sizes(self) -> None:
@@ -80,7 +89,7 @@ class TokenLogs:
 
 
 def target_logs(
-    pair: ModelPair,
+    source: Source,
     prompts: Sequence[Sequence[int]],
     *,
     texts: int,
@@ -88,43 +97,31 @@ def target_logs(
     filters: Filters | None = None,
     seed: int = 0,
     batch: int = 200,
-    reference: Reference | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> TokenLogs:
-    """Let the target write texts, and score them with both models.
+    """Let the target write texts, and score them with the laws that it drew from and with the draft's.
 
     Args:
-        pair: the models.
+        source: the models.
         prompts: token ids of prompts, taken in turn.
         texts: M.
         tokens: of each text.
         filters: of both models' laws.
         seed: draws the texts.
         batch: texts that are written together.
-        reference: the models that score; by default the pair's in float32.
         progress: called with a line after every batch.
 
     Raises:
         InputError: what cannot be decoded, see ``decode``.
     """
-    filters = filters or Filters()
-    reference = reference or Reference(pair, filters)
-    generator = torch.Generator(device=pair.device).manual_seed(seed)
+    generator = torch.Generator(device=source.device).manual_seed(seed)
     found: list[tuple[Floats, Floats]] = []
     for begin in range(0, texts, batch):
         numbers = range(begin, min(begin + batch, texts))
-        written = decode(
-            pair,
-            RULES["autoregressive"],
-            [prompts[number % len(prompts)] for number in numbers],
-            tokens=tokens,
-            length=1,
-            filters=filters,
-            generator=generator,
-            stops=False,
-        )
-        scored = reference.score(written)
-        found.append((scored.log_draft.flatten().cpu().numpy(), scored.log_target.flatten().cpu().numpy()))
+        asked = [prompts[number % len(prompts)] for number in numbers]
+        scored = continuations(source, asked, tokens=tokens, filters=filters or Filters(), generator=generator)
+        log_p, log_q = (logs.flatten().numpy() for logs in scored)
+        found.append((log_p, log_q))
         progress(f"{numbers.stop:,} of {texts:,} texts")
     draft, target = (np.concatenate(column) for column in zip(*found, strict=True))
     return TokenLogs(draft, target, np.full(texts, tokens, dtype=np.int64))
@@ -144,13 +141,21 @@ def read_logs(path: Path) -> TokenLogs:
         absent = [name for name in (DRAFT, TARGET, LENGTHS) if name not in arrays]
         if absent:
             raise LogError(f"there is no {' and no '.join(absent)}; it must have {DRAFT}, {TARGET} and {LENGTHS}")
-        draft, target = (np.asarray(arrays[name], dtype=np.float64) for name in (DRAFT, TARGET))
+        draft, target = (_real(arrays[name], name) for name in (DRAFT, TARGET))
         lengths = np.asarray(arrays[LENGTHS])
         return TokenLogs(draft, target, lengths.astype(np.int64) if lengths.dtype.kind in "iu" else lengths)
     except LogError as error:
         raise LogError(f"{path}: {error}") from error
     except (OSError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise LogError(f"{path} cannot be read: {said(error)}") from error
+
+
+def _real(values: Any, name: str) -> Floats:
+    """Numbers as float64; what numpy would make numbers of is none."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise LogError(f"{name} must be real numbers; they are {array.dtype}")
+    return array.astype(np.float64)
 
 
 def write_logs(logs: TokenLogs, path: Path) -> None:
@@ -231,6 +236,8 @@ def _parsed(line: str, number: int) -> Any:
         return json.loads(line)
     except json.JSONDecodeError as error:
         raise LogError(f"line {number} is not JSON: {error.msg}, column {error.colno}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, endless nesting
+        raise LogError(f"line {number} is not JSON that can be read: {said(error)}") from error
 
 
 def _row(row: Any, where: str) -> tuple[Floats, Floats]:
@@ -244,9 +251,14 @@ def _row(row: Any, where: str) -> tuple[Floats, Floats]:
 
 def _numbers(values: Any, where: str) -> Floats:
     """Numbers of one text; null stands for minus infinity."""
+    if not isinstance(values, list):
+        raise LogError(f"{where} must be a list of numbers; it is of type {type(values).__name__}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise LogError(f"{where} must be a list of numbers; {str(value)[:60]!r} is of type {type(value).__name__}")
     try:
-        return np.array([-np.inf if value is None else float(value) for value in values], dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+        return np.array([-np.inf if value is None else value for value in values], dtype=np.float64)
+    except OverflowError as error:
         raise LogError(f"{where} must be a list of numbers: {said(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Text of the target without any draft: what speed-ups are measured against, and what bounds are estimated from."""
+"""Text of the target without any draft: what speed-ups are measured against, and what bounds and what-ifs are of."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from spectr_verify.chance import Sampled
 from spectr_verify.decoding import Filters, ModelError, Source
 from spectr_verify.decoding.loop import check_texts
 
-MOST_LOGITS = 1 << 26
-"""About how many logits are held at once."""
-
 
 def steps(
     source: Source, prompts: Sequence[Sequence[int]], *, tokens: int, filters: Filters, generator: torch.Generator
-) -> Iterator[Tensor]:
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Autoregressive decoding with the target alone, one token a call, all texts at once and behind their ends too.
 
     Args:
@@ -29,7 +26,7 @@ def steps(
         generator: draws everything, on the device of the models.
 
     Yields:
-        N times the next token of each text: int64 [B].
+        N times the next token of each text, int64 [B], and the laws that they are drawn from, [B, V].
 
     Raises:
         InputError: what cannot be decoded, see ``decode``.
@@ -38,9 +35,32 @@ def steps(
     chance, (reader, _) = Sampled(generator), source.readers(len(prompts))
     unread = _to_the_right(prompts, source.device)
     for _ in range(tokens):
-        drawn = chance.categorical(_laws(filters, reader.read(unread), source.names[0])[:, 0])
-        yield drawn
+        law = _law(filters, reader.read(unread), source.names[0])
+        drawn = chance.categorical(law)
+        yield drawn, law
         unread = drawn[:, None]
+
+
+def continuations(
+    source: Source, prompts: Sequence[Sequence[int]], *, tokens: int, filters: Filters, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Texts that the target writes, one after each prompt, as both models score them.
+
+    Args, Raises: as ``steps``; the filters are of both models' laws.
+
+    Returns:
+        log p and log q of the tokens, float64 [B, N] each, on the CPU: of the very laws that they were drawn from.
+    """
+    _, draft = source.readers(len(prompts))
+    unread = _to_the_right(prompts, source.device)
+    log_p: list[Tensor] = []
+    log_q: list[Tensor] = []
+    for drawn, q in steps(source, prompts, tokens=tokens, filters=filters, generator=generator):
+        p = _law(filters, draft.read(unread), source.names[1])
+        unread = drawn[:, None]
+        for law, logs in ((p, log_p), (q, log_q)):
+            logs.append(law.gather(1, unread)[:, 0].double().log().cpu())
+    return torch.stack(log_p, dim=1), torch.stack(log_q, dim=1)
 
 
 def seconds_alone(
@@ -64,47 +84,18 @@ def seconds_alone(
         generator: draws the texts.
     """
     marks = [time.perf_counter()]
-    for drawn in steps(source, prompts, tokens=sample, filters=filters, generator=generator):
+    for drawn, _ in steps(source, prompts, tokens=sample, filters=filters, generator=generator):
         drawn.tolist()  # which waits for a GPU
         marks.append(time.perf_counter())
     return marks[1] - marks[0] + (tokens - 1) * (marks[-1] - marks[1]) / (sample - 1)
 
 
-def continuations(
-    source: Source, prompt: Sequence[int], *, count: int, length: int, filters: Filters, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Texts that the target writes after one prompt, as log-probabilities.
-
-    Args:
-        source: the models.
-        prompt: token ids.
-        count: n, how many texts.
-        length: L, tokens of each; a text goes on behind its end.
-        filters: of both models' laws.
-        generator: draws the texts, on the device of the models.
-
-    Returns:
-        log p and log q of the tokens, float64 [n, L] each, on the CPU.
-    """
-    rows = max(1, MOST_LOGITS // (length * source.vocab))
-    found: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for begin in range(0, count, rows):
-        prompts = [list(prompt)] * min(rows, count - begin)
-        drawn = steps(source, prompts, tokens=length, filters=filters, generator=generator)
-        text = torch.stack(list(drawn), dim=1)
-        read = torch.cat([_to_the_right(prompts, source.device), text[:, :-1]], dim=1)
-        for reader, name, logs in zip(source.readers(len(prompts)), source.names, found[::-1], strict=True):
-            laws = _laws(filters, reader.read(read, last=length), name)
-            logs.append(laws.gather(-1, text[..., None])[..., 0].double().log().cpu())
-    log_p, log_q = (torch.cat(logs) for logs in found)
-    return log_p, log_q
-
-
-def _laws(filters: Filters, logits: Tensor, name: str) -> Tensor:
-    laws = filters.law(logits)
-    if bool(laws.isnan().any()):
+def _law(filters: Filters, logits: Tensor, name: str) -> Tensor:
+    """The laws after each text's last token, from logits [B, 1, V]: [B, V]."""
+    law = filters.law(logits)[:, 0]
+    if bool(law.isnan().any()):
         raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
-    return laws
+    return law
 
 
 def _to_the_right(prompts: Sequence[Sequence[int]], device: torch.device) -> Tensor:

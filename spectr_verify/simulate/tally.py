@@ -10,7 +10,7 @@ be less, however many texts there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ class Tally:
         tokens: that they have.
         longest: those of the longest text of each batch; the target alone would be called as often.
         calls: rounds of the batches, each one call of the target for all its texts.
-        accepted: at t how many rounds accepted t tokens, 0 to L.
+        accepted: at t how many rounds accepted t tokens, 0 to L; probabilities where the law of a round is known.
         first: the same of the first round of each text.
         draft, target, verify: seconds in each.
         wall: seconds from begin to end.
@@ -41,13 +41,13 @@ class Tally:
     tokens: int
     longest: int
     calls: int
-    accepted: tuple[int, ...]
-    first: tuple[int, ...]
-    draft: float
-    target: float
-    verify: float
-    wall: float
-    alone: float
+    accepted: tuple[float, ...]
+    first: tuple[float, ...]
+    draft: float = 0.0
+    target: float = 0.0
+    verify: float = 0.0
+    wall: float = 0.0
+    alone: float = 0.0
 
     @classmethod
     def of(cls, texts: Texts, length: int, seconds: Seconds, wall: float, alone: float) -> Tally:
@@ -67,6 +67,15 @@ class Tally:
         )
 
     @classmethod
+    def of_law(cls, law: Sequence[float]) -> Tally:
+        """What the only round of one text accepts, from the probabilities of 0 to L tokens: nothing was decoded."""
+        return cls(1, 0, 0, 0, tuple(law), tuple(law))
+
+    def first_rounds(self) -> Tally:
+        """The same as if every text had ended with its first round."""
+        return replace(self, accepted=self.first)
+
+    @classmethod
     def joined(cls, parts: Sequence[Tally]) -> Tally:
         """The sum of several."""
         return cls(
@@ -84,17 +93,22 @@ class Tally:
         )
 
     @property
-    def rounds(self) -> int:
+    def exact(self) -> bool:
+        """Whether it is the law of a round, not a count of decoded ones."""
+        return self.calls == 0
+
+    @property
+    def rounds(self) -> float:
         """How many rounds there were."""
         return sum(self.accepted)
 
     @property
-    def emitted(self) -> int:
+    def emitted(self) -> float:
         """Tokens that the rounds emitted, beyond the ends of texts too."""
         return self.rounds + sum(t * count for t, count in enumerate(self.accepted))
 
 
-def _added(counts: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _added(counts: list[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
@@ -130,9 +144,16 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one cell of a sweep counted, prompt by prompt."""
+    """What one cell of a sweep counted, prompt by prompt.
+
+    Attributes:
+        prompts: one tally each.
+        first_rounds: whether texts ended with their first round. The prompts are then pairs that somebody wrote down
+            and no sample of others: errors are those of the texts, and there is none where laws are known.
+    """
 
     prompts: tuple[Tally, ...]
+    first_rounds: bool = False
 
     @cached_property
     def total(self) -> Tally:
@@ -144,9 +165,31 @@ class Outcome:
         return np.array([getattr(tally, name) for tally in self.prompts], dtype=np.float64)
 
     @property
+    def exact(self) -> bool:
+        """Whether it is the law of a round after every prompt."""
+        return all(tally.exact for tally in self.prompts)
+
+    @property
     def block_efficiency(self) -> Ratio:
         """Tokens a round."""
-        return Ratio.of(self.column("emitted"), self.column("rounds"))
+        found = Ratio.of(self.column("emitted"), self.column("rounds"))
+        return replace(found, error=self.sampling_error) if self.first_rounds else found
+
+    @property
+    def sampling_error(self) -> float | None:
+        """The standard error of the mean accepted tokens of first rounds on these very prompts; ``None`` if exact."""
+        if self.exact:
+            return None
+        variances = [_variance(tally.first) / tally.texts for tally in self.prompts if not tally.exact]
+        return float(np.sqrt(sum(variances)) / len(self.prompts))
+
+    def share(self, most: NDArray[np.float64]) -> Ratio:
+        """What first rounds accept, as a share of ``most`` after every prompt: float64 [prompts], of positive sum."""
+        found = Ratio.of(self.first_accepted, most)
+        if not self.first_rounds:
+            return found
+        error = self.sampling_error
+        return replace(found, error=None if error is None else error / float(most.mean()))
 
     @property
     def acceptance_rate(self) -> float:
@@ -157,8 +200,20 @@ class Outcome:
     @property
     def by_position(self) -> list[float]:
         """At i the share of rounds that accepted more than i tokens, i = 0..L-1."""
-        reached = np.cumsum(self.total.accepted[::-1])[::-1]
-        return [float(share) for share in reached[1:] / reached[0]]
+        return [share.value for share in self.reached]
+
+    @property
+    def reached(self) -> list[Ratio]:
+        """The same with standard errors."""
+        counts = np.array([tally.accepted for tally in self.prompts], dtype=np.float64)
+        beyond = counts[:, ::-1].cumsum(axis=1)[:, ::-1]
+        shares = [Ratio.of(beyond[:, i], beyond[:, 0]) for i in range(1, beyond.shape[1])]
+        if not self.first_rounds:
+            return shares
+        texts = np.array([np.inf if tally.exact else tally.texts for tally in self.prompts])
+        each = beyond[:, 1:] / beyond[:, :1]
+        errors = np.sqrt((each * (1 - each) / texts[:, None]).sum(axis=0)) / len(texts)
+        return [replace(share, error=float(error)) for share, error in zip(shares, errors, strict=True)]
 
     @property
     def first_accepted(self) -> NDArray[np.float64]:
@@ -182,27 +237,47 @@ class Outcome:
         return [vars(tally) for tally in self.prompts]
 
     @classmethod
-    def from_json(cls, prompts: Any) -> Outcome:
-        """The outcome that ``to_json`` wrote.
+    def from_json(cls, prompts: Any, *, first_rounds: bool = False) -> Outcome:
+        """The outcome whose tallies ``to_json`` wrote.
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
         """
-        return cls(tuple(_tally(each) for each in prompts))
+        return cls(tuple(_tally(each) for each in prompts), first_rounds)
+
+
+def _variance(counts: Sequence[float]) -> float:
+    """Of the accepted tokens of rounds that are counted by how many they accept; of one round as of none."""
+    weights, accepted = np.array(counts, dtype=np.float64), np.arange(len(counts))
+    total = weights.sum()
+    mean = weights @ accepted / total
+    return float(weights @ (accepted - mean) ** 2 / max(total - 1, 1))
 
 
 def _tally(written: Any) -> Tally:
     texts, tokens, longest, calls = (_whole(written[name]) for name in ("texts", "tokens", "longest", "calls"))
-    accepted, first = (tuple(_whole(count) for count in written[name]) for name in ("accepted", "first"))
+    number = _whole if calls else _probability
+    accepted, first = (tuple(number(count) for count in written[name]) for name in ("accepted", "first"))
     times = [float(written[name]) for name in ("draft", "target", "verify", "wall", "alone")]
-    if len(accepted) != len(first) or not 0 < sum(first) == texts <= sum(accepted):
+    if len(accepted) != len(first) or not _nearly(sum(first), texts) or sum(accepted) < sum(first) or not texts:
         raise ValueError("its counts contradict each other")
     if not all(0 <= time < float("inf") for time in times):
         raise ValueError("it has a time that is no number of seconds")
     return Tally(texts, tokens, longest, calls, accepted, first, *times)
 
 
+def _nearly(total: float, wanted: float) -> bool:
+    """Whole numbers are compared exactly by it, sums of probabilities as far as they are known."""
+    return abs(total - wanted) <= 1e-6
+
+
 def _whole(count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise ValueError(f"{count!r} is no count")
     return count
+
+
+def _probability(weight: Any) -> float:
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 <= weight <= 1 + 1e-6:
+        raise ValueError(f"{weight!r} is no probability")
+    return float(weight)

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from spectr_verify.bounds.along_text import ALONG_TEXT, Accepts, relaxed_bound
 from spectr_verify.errors import InputError
+from spectr_verify.simulate.identity import versions
 from spectr_verify.simulate.logs import TokenLogs
+from spectr_verify.simulate.speed import TimeModel
 
 RULES: dict[str, Accepts] = {**ALONG_TEXT, "relaxed bound": relaxed_bound}
 """What is estimated: rules with a closed form, and what no lossless rule exceeds."""
@@ -25,30 +27,6 @@ FIRST_ROUNDS = ("greedy-block",)
 
 ONE_DRAFT = ("token", "block", "greedy-block")
 """Rules of a single draft, which gain nothing from more."""
-
-
-@dataclass(frozen=True)
-class TimeModel:
-    """Costs in units of one target call on one round (theory.md, section 6).
-
-    Attributes:
-        draft: one step of the draft model for one draft.
-        further: what each further draft of a batch adds, as a share of ``draft``.
-        verification: everything else in a round.
-    """
-
-    draft: float = 0.05
-    further: float = 0.0
-    verification: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, cost in vars(self).items():
-            if not 0 <= cost < float("inf"):
-                raise InputError(f"the cost {name} is {cost}; it must be a number from 0 on")
-
-    def seconds(self, drafts: int, length: int) -> float:
-        """The time of a round, in target calls."""
-        return length * self.draft * (1 + self.further * (drafts - 1)) + 1 + self.verification
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +65,13 @@ class Estimates:
             found.append((name, int(k) + 1, int(n) + 1))
         return found
 
-    def to_json(self, time: TimeModel) -> dict[str, Any]:
-        """The estimates in the schema ``spectr-verify/what-if/1``."""
+    def to_json(self, time: TimeModel, source: dict[str, Any]) -> dict[str, Any]:
+        """The estimates in the schema ``spectr-verify/what-if/1``; ``source`` says what the texts are of."""
         speed = self.speed_up(time)
         best = {name: (k, n) for name, k, n in self.best(time)}
         return {
+            "versions": versions(),
+            "source": source,
             "texts": self.texts,
             "tokens": self.tokens,
             "places": self.places,

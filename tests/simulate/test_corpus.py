@@ -67,12 +67,12 @@ def test_every_rule_decodes_from_tables_and_from_synthetic_laws(name: str) -> No
                 start.source,
                 RULES[name],
                 [start.prompt] * 5,
-                tokens=9,
+                tokens=6,
                 drafts=2,
-                length=4,
+                length=3,
                 generator=torch.Generator().manual_seed(0),
             )
-            assert texts.lengths.tolist() == [9] * 5
+            assert texts.lengths.tolist() == [6] * 5
             assert ((texts.target_probs > 0) | (not RULES[name].lossless)).all(), (
                 "no lossless rule writes the impossible"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from spectr_verify.bounds import block_race
 from spectr_verify.decoding import Seconds, decode
 from spectr_verify.rules import RULES
-from spectr_verify.simulate import Axes, Outcome, Ratio, Settings, Tally, sweep, table_corpus
+from spectr_verify.simulate import Axes, Corpus, Outcome, Ratio, Settings, Tally, sweep, table_corpus
 from toy_models import TableModel, ToyPair
 
 
@@ -47,7 +48,7 @@ def test_ratios_against_their_definitions() -> None:
 
 
 def test_tallies_are_those_of_the_texts() -> None:
-    corpus = table_corpus("it", [even_pair(4)])
+    corpus = laws_of(even_pair(4))
     (start,) = corpus.starts
     generator = torch.Generator().manual_seed(3)
     texts = decode(start.source, RULES["block"], [start.prompt] * 7, tokens=10, length=3, generator=generator)
@@ -60,6 +61,12 @@ def test_tallies_are_those_of_the_texts() -> None:
     joined = Tally.joined([found, found])
     assert joined.accepted == tuple(2 * count for count in found.accepted)
     assert joined.wall == 14.0
+
+
+def laws_of(pair: ToyPair) -> Corpus:
+    """The laws of a pair, to be decoded from: of tables first rounds alone are counted."""
+    corpus = table_corpus("even", [pair])
+    return replace(corpus, starts=tuple(replace(start, tables=None) for start in corpus.starts))
 
 
 def even_pair(depth: int) -> ToyPair:
@@ -75,7 +82,7 @@ def test_the_ends_of_texts_do_not_bias_block_efficiency() -> None:
     exact = 1 + block_race(pair, 3, 2)
     seed = 5
     found = sweep(
-        [table_corpus("even", [pair])],
+        [laws_of(pair)],
         Axes([RULES["block-race"]], [2], [3], [1.0]),
         Settings(texts=20_000, batch=20_000, tokens=5, samples=0, seed=seed),
     )
@@ -120,3 +127,30 @@ def test_counts_that_are_not_there_are_refused() -> None:
         (written,) = Outcome((tally(),)).to_json()
         with pytest.raises(KeyError):
             Outcome.from_json([{key: value for key, value in written.items() if key != name}])
+
+
+def test_laws_are_tallies_without_an_error() -> None:
+    outcome = Outcome((Tally.of_law([0.25, 0.75]), Tally.of_law([1.0, 0.0])), first_rounds=True)
+    assert outcome.exact
+    assert outcome.block_efficiency.value == 1.375
+    assert outcome.block_efficiency.error is None
+    assert outcome.block_efficiency.spread == pytest.approx(np.std([1.75, 1.0], ddof=1))
+    assert outcome.by_position == [0.375]
+    share = outcome.share(np.array([0.75, 0.75]))
+    assert (share.value, share.error) == (0.5, None)
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json())), first_rounds=True) == outcome
+    for damage in ({"accepted": [0.5, 0.6], "first": [0.5, 0.6]}, {"accepted": [1.5, -0.5], "first": [1.5, -0.5]}):
+        with pytest.raises(ValueError, match=r"contradict|no probability"):
+            Outcome.from_json([outcome.to_json()[0] | damage])
+
+
+def test_sampled_first_rounds_have_the_error_of_their_texts() -> None:
+    """Of pairs that somebody wrote down: how much these differ is no error."""
+    one, other = tally(first=(2, 1, 1), texts=4), tally(first=(0, 0, 4), texts=4)
+    outcome = Outcome((one.first_rounds(), other.first_rounds()), first_rounds=True)
+    variance = np.var([0, 0, 1, 2], ddof=1) / 4
+    assert outcome.block_efficiency.value == 1 + (0.75 + 2) / 2
+    assert outcome.block_efficiency.error == pytest.approx(variance**0.5 / 2)
+    assert outcome.share(np.array([2.0, 2.0])).error == pytest.approx(variance**0.5 / 2 / 2)
+    assert [reached.value for reached in outcome.reached] == [0.75, 0.625]
+    assert outcome.reached[0].error == pytest.approx((0.25 / 4) ** 0.5 / 2)

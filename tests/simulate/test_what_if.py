@@ -130,8 +130,9 @@ def test_a_rule_of_one_draft_pays_for_one() -> None:
 
 def test_the_time_model_by_hand_and_the_peak() -> None:
     assert TimeModel(0.1, 0.5, 0.2).seconds(3, 4) == pytest.approx(4 * 0.1 * 2 + 1 + 0.2)
-    for name, cost in itertools.product(("draft", "further", "verification"), (-1, float("inf"), float("nan"))):
-        with pytest.raises(InputError, match=f"cost {name} is {cost}"):
+    options = {"draft": "--draft-cost", "further": "--further-cost", "verification": "--overhead"}
+    for name, cost in itertools.product(options, (-1, float("inf"), float("nan"))):
+        with pytest.raises(InputError, match=rf"\({options[name]}\) is {cost}"):
             TimeModel(**{name: cost})
     logs = TokenLogs(np.full(80, -1.0), np.full(80, -0.9), np.array([40, 40]))  # every token is accepted with exp(-0.1)
     found, time = what_if(logs, drafts=1, length=30), TimeModel(0.1)

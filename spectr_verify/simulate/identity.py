@@ -1,0 +1,66 @@
+"""What counted: digests of the code, which tell the cells of a log from others of the same name, and versions."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import secrets
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version
+
+import toy_models
+from spectr_verify import __version__
+from spectr_verify.rules import RULES, Rule
+
+PACKAGE = Path(__file__).parents[1]
+
+COUNTING = [
+    *(PACKAGE / name for name in ("chance.py", "rounds.py", "rules", "decoding", "exact", "bounds")),
+    *(PACKAGE / "simulate" / f"{name}.py" for name in ("corpus", "counting", "headroom", "plain", "tally")),
+    *(Path(toy_models.__file__).parent / f"{name}.py" for name in ("synthetic", "tables")),
+]
+"""What decides what a cell counts and what bounds it: files, and folders of them."""
+
+
+@cache
+def code_digest() -> str:
+    """Of this package's version, and of the sources that decide what a cell counts."""
+    return digest_of(file for place in COUNTING for file in sorted(place.rglob("*.py")) or [place])
+
+
+def rule_digest(rule: Rule) -> str:
+    """Of the files that anybody's rule is written in; one that is in none is never the same."""
+    if RULES.get(rule.name) is rule:
+        return "registered"
+    functions = [rule.verify] if rule.modified_target is None else [rule.verify, rule.modified_target]
+    try:
+        return digest_of(_file(function) for function in functions)
+    except (TypeError, OSError):
+        return f"written in no file ({secrets.token_hex(8)})"
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """Of what some files hold."""
+    found = hashlib.sha256(__version__.encode())
+    for file in files:
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def _file(function: object) -> Path:
+    whole = inspect.unwrap(function) if inspect.isfunction(function) else getattr(function, "func", type(function))
+    return Path(inspect.getsourcefile(whole) or "")
+
+
+def versions() -> dict[str, str]:
+    """What counted: Python, and the packages that compute."""
+    found = {"python": python_version()}
+    for name in ("torch", "numpy", "transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # laws that stand in for models need no transformers
+            continue
+    return found
