@@ -32,8 +32,8 @@ def require(holds: bool, message: str) -> None:
 
 
 def number(written: object, where: str) -> Fraction:
-    """A fraction in a string; a float would be rounded."""
-    require(isinstance(written, str), f"{where}: {written!r} is not a fraction in a string")
+    """A fraction in a string; a float would be rounded, and an exponent may take all memory."""
+    require(isinstance(written, str) and set(written) <= set("-0123456789/"), f"{where}: {written!r} is not a fraction")
     return Fraction(written)
 
 
@@ -117,7 +117,7 @@ def check(certificate: dict) -> Fraction:
     require(certificate["schema"] == "spectr-verify/certificate/1", "not a certificate of a kind known here")
     kind, length, drafts, pair = (certificate[key] for key in ("class", "length", "drafts", "pair"))
     require(kind in ("stateless", "stateful"), f"there is no class {kind!r}")
-    require(type(length) is type(drafts) is int and min(length, drafts) >= 1, "L and K are not whole numbers")
+    require(type(length) is type(drafts) is int and 1 <= drafts <= 1000 and length >= 1, "L or K is out of range")
     draft, target = (law_tables(pair[role], length, role) for role in ("draft", "target"))
     require((vocab := len(draft[()])) == len(target[()]), "draft and target have different vocabularies")
     nodes = [node for size in range(1, length + 1) for node in product(range(vocab), repeat=size)]
@@ -137,7 +137,7 @@ def main(paths: list) -> int:
                 document = json.load(file)
             for certificate in (rows := [document] if "value" in document else document["rows"]):
                 value, what = check(certificate), "{class} optimum, L = {length}, K = {drafts}".format(**certificate)
-                print(f"{path}: {certificate['pair'].get('name')}: {what}: {value} = {float(value):.12f}, proved")
+                print(f"{path}: {certificate['pair'].get('name')!a}: {what}: {value} = {float(value):.12f}, proved")
             require(len(rows) > 0, "there is no certificate in it")
         except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, AttributeError) as error:
             print(f"{path}: REJECTED: {type(error).__name__}: {error}")  # whatever is malformed proves nothing

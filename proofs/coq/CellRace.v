@@ -152,7 +152,8 @@ Section CellRace.
   Lemma cell_race_means f : mean (text_after V L q emitted_by_race) f = mean (follow V q (S L) []) f.
   Proof.
     rewrite mean_text_after, mean_cell_race.
-    apply (mean_race_constant select Hselect); [exact HK | apply scored_total |].
+    apply (mean_race_constant select Hselect); [now destruct K; [apply Nat.lt_irrefl in HK |] |].
+    intros e He. apply repeat_spec in He. subst e. split; [apply scored_total |].
     intros a. rewrite mean_scored_completed, mean_score. ring.
   Qed.
 
@@ -227,16 +228,17 @@ Section CellRace.
     { transitivity (part 0 (rho v) (fun _ => 1)); [| apply part_from_zero; [exact grid | now apply rho_is_mark]].
       unfold part. rewrite <- (part_below cells mark 0 (rho v) 1) by lra.
       unfold part, Score.part. apply sum_ext. intros. ring. }
-    rewrite (mean_race_given_the_scores select Hselect scored _ (fun e => Q v * below mark (rho v) (snd e)) K HK).
+    rewrite (mean_race_given_the_scores select Hselect (repeat scored K) _ (fun e => Q v * below mark (rho v) (snd e))).
     - rewrite (mean_independent_ext _ _ (fun l =>
         Q v * (1 - product (map (fun e => 1 - below mark (rho v) (snd e)) l)))).
-      + rewrite mean_scale, mean_minus, independent_total by apply scored_total.
+      + rewrite mean_scale, mean_minus, independent_total by (intros e He; apply repeat_spec in He; subst e; apply scored_total).
         rewrite mean_independent_product. f_equal. f_equal. f_equal.
         rewrite mean_minus, scored_total, mean_score, Hbelow. reflexivity.
       + intros l Hl. rewrite <- winner_below; [| exact Hsmallest |].
         * rewrite <- sum_scale. apply sum_ext. intros. ring.
         * intros ->. rewrite repeat_length in Hl. simpl in Hl. lia.
-    - intros a. pose proof (mean_scored_reaching v a Hv HL) as H. reals. rewrite H.
+    - now destruct K; [apply Nat.lt_irrefl in HK |].
+    - intros e He a. apply repeat_spec in He. subst e. pose proof (mean_scored_reaching v a Hv HL) as H. reals. rewrite H.
       rewrite (mean_ext _ _ (fun e => Q v * (a (snd e) * below mark (rho v) (snd e)))) by (intros; ring).
       rewrite mean_scale, (mean_score (fun j => a j * below mark (rho v) j)). f_equal.
       symmetry. apply part_below. lra.

@@ -271,14 +271,6 @@ Section Models.
     - rewrite !mean_follow_step. apply sum_ext. intros c _. f_equal. apply IH. intros s Hs.
       specialize (H (s ++ [c])). rewrite <- app_assoc in H. apply H. rewrite app_length. simpl. lia.
   Qed.
-
-  Lemma mean_draft_ext n v f g :
-    (forall x, length x = n -> f x = g x) -> mean (draft V m n v) f = mean (draft V m n v) g.
-  Proof.
-    revert v f g. induction n as [| n IH]; intros v f g H.
-    - cbn [follow draft]. rewrite !mean_ret. now apply H.
-    - rewrite !mean_draft_step. apply sum_ext. intros c _. f_equal. apply IH. intros x Hx. apply H. simpl. lia.
-  Qed.
 End Models.
 
 Lemma text_eqb_true y x : text_eqb y x = true <-> x = y.

@@ -29,11 +29,12 @@ Section Independent.
     - rewrite !mean_independent_cons. apply mean_ext. intros a. apply IH. intros l Hl. apply H. simpl. now rewrite Hl.
   Qed.
 
-  Lemma independent_total (d : law R A) K :
-    mean d (fun _ => 1) = 1 -> mean (independent (repeat d K)) (fun _ => 1) = 1.
+  Lemma independent_total (ds : list (law R A)) :
+    (forall d, In d ds -> mean d (fun _ => 1) = 1) -> mean (independent ds) (fun _ => 1) = 1.
   Proof.
-    intros H. induction K as [| K IH]; [cbn [repeat independent]; now rewrite mean_ret |]. cbn [repeat].
-    rewrite mean_independent_cons. now rewrite (mean_ext _ _ (fun _ => 1)).
+    induction ds as [| d ds IH]; intros H; [cbn [independent]; now rewrite mean_ret |].
+    rewrite mean_independent_cons, (mean_ext _ _ (fun _ => 1)); [apply H; now left |].
+    intros _. apply IH. intros d' Hd. apply H. now right.
   Qed.
 
   Lemma mean_independent_product (d : law R A) (h : A -> R) K :
@@ -124,56 +125,54 @@ Section Race.
   Qed.
 
   (** Entry by entry, [g] may be replaced by what it is on average given the score. *)
-  Lemma given_the_scores (e : law R (A * nat)) (g g' : A * nat -> R) :
-    (forall a, mean e (fun x => a (snd x) * g x) = mean e (fun x => a (snd x) * g' x)) ->
-    forall K (weights : list nat -> list R),
-    mean (independent (repeat e K)) (fun l =>
-      sum (combine (weights (map snd l)) l) (fun we => fst we * g (snd we)))
-    = mean (independent (repeat e K)) (fun l =>
-      sum (combine (weights (map snd l)) l) (fun we => fst we * g' (snd we))).
+  Lemma given_the_scores (g g' : A * nat -> R) (es : list (law R (A * nat))) :
+    (forall e, In e es -> forall a, mean e (fun x => a (snd x) * g x) = mean e (fun x => a (snd x) * g' x)) ->
+    forall weights : list nat -> list R,
+    mean (independent es) (fun l => sum (combine (weights (map snd l)) l) (fun we => fst we * g (snd we)))
+    = mean (independent es) (fun l => sum (combine (weights (map snd l)) l) (fun we => fst we * g' (snd we))).
   Proof.
-    intros Hg. induction K as [| K IH]; intros weights.
-    - cbn [repeat independent]. rewrite !mean_ret. cbn [map]. now destruct (weights []).
-    - cbn [repeat]. rewrite !mean_independent_cons.
+    induction es as [| e es IH]; intros Hg weights.
+    - cbn [independent]. rewrite !mean_ret. cbn [map]. now destruct (weights []).
+    - rewrite !mean_independent_cons.
       (* the first entry, and the others *)
       assert (split : forall h : A * nat -> R,
-        mean e (fun x => mean (independent (repeat e K)) (fun l =>
+        mean e (fun x => mean (independent es) (fun l =>
           sum (combine (weights (map snd (x :: l))) (x :: l)) (fun we => fst we * h (snd we))))
-        = mean e (fun x => mean (independent (repeat e K)) (fun l => hd 0 (weights (snd x :: map snd l))) * h x)
-          + mean e (fun x => mean (independent (repeat e K)) (fun l =>
+        = mean e (fun x => mean (independent es) (fun l => hd 0 (weights (snd x :: map snd l))) * h x)
+          + mean e (fun x => mean (independent es) (fun l =>
               sum (combine (tl (weights (snd x :: map snd l))) l) (fun we => fst we * h (snd we))))).
       { intros h. rewrite <- mean_plus. apply mean_ext. intros x. rewrite <- mean_scale_r, <- mean_plus.
         apply mean_ext. intros l. cbn [map]. destruct (weights (snd x :: map snd l)) as [| w ws].
         - simpl. rewrite !sum_nil. reals. ring.
         - cbn [combine hd tl]. rewrite sum_cons. reflexivity. }
       rewrite !split. f_equal.
-      + apply (Hg (fun j => mean (independent (repeat e K)) (fun l => hd 0 (weights (j :: map snd l))))).
-      + apply mean_ext. intros x. apply (IH (fun js => tl (weights (snd x :: js)))).
+      + apply (Hg e (or_introl eq_refl) (fun j => mean (independent es) (fun l => hd 0 (weights (j :: map snd l))))).
+      + apply mean_ext. intros x. apply (IH (fun e' H => Hg e' (or_intror H)) (fun js => tl (weights (snd x :: js)))).
   Qed.
 
-  Lemma mean_race_given_the_scores (e : law R (A * nat)) (f : A -> R) (g' : A * nat -> R) K : (0 < K)%nat ->
-    (forall a, mean e (fun x => a (snd x) * f (fst x)) = mean e (fun x => a (snd x) * g' x)) ->
-    mean (bind (independent (repeat e K)) (race select)) f
-    = mean (independent (repeat e K)) (fun l =>
+  Lemma mean_race_given_the_scores (es : list (law R (A * nat))) (f : A -> R) (g' : A * nat -> R) : es <> [] ->
+    (forall e, In e es -> forall a, mean e (fun x => a (snd x) * f (fst x)) = mean e (fun x => a (snd x) * g' x)) ->
+    mean (bind (independent es) (race select)) f
+    = mean (independent es) (fun l =>
         sum (combine (shares (select (map snd l))) l) (fun we => fst we * g' (snd we))).
   Proof.
-    intros HK Hf. rewrite mean_bind.
-    rewrite <- (given_the_scores e (fun x => f (fst x)) g' Hf K (fun js => shares (select js))).
-    apply mean_independent_ext. intros l Hl. apply mean_race. intros ->. rewrite repeat_length in Hl. simpl in Hl. lia.
+    intros Hne Hf. rewrite mean_bind.
+    rewrite <- (given_the_scores (fun x => f (fst x)) g' es Hf (fun js => shares (select js))).
+    apply mean_independent_ext. intros l Hl. apply mean_race. intros ->. destruct es; [now apply Hne | discriminate].
   Qed.
 
   (** If the mean of [f] is [m] whatever the score, it is [m] for the winner. *)
-  Lemma mean_race_constant (e : law R (A * nat)) (f : A -> R) (m : R) K : (0 < K)%nat ->
-    mean e (fun _ => 1) = 1 ->
-    (forall a, mean e (fun x => a (snd x) * f (fst x)) = mean e (fun x => a (snd x)) * m) ->
-    mean (bind (independent (repeat e K)) (race select)) f = m.
+  Lemma mean_race_constant (es : list (law R (A * nat))) (f : A -> R) (m : R) : es <> [] ->
+    (forall e, In e es -> mean e (fun _ => 1) = 1 /\
+      forall a, mean e (fun x => a (snd x) * f (fst x)) = mean e (fun x => a (snd x)) * m) ->
+    mean (bind (independent es) (race select)) f = m.
   Proof.
-    intros HK He Hf. rewrite (mean_race_given_the_scores e f (fun _ => m) K HK).
-    2:{ intros a. now rewrite Hf, mean_scale_r. }
+    intros Hne He. rewrite (mean_race_given_the_scores es f (fun _ => m) Hne).
+    2:{ intros e H a. now rewrite (proj2 (He e H)), mean_scale_r. }
     rewrite (mean_independent_ext _ _ (fun _ => m)).
-    - apply mean_constant, independent_total, He.
+    - apply mean_constant, independent_total. intros e H. now apply He.
     - intros l Hl. rewrite sum_scale_r, shares_total; [ring |].
-      intros ->. rewrite repeat_length in Hl. simpl in Hl. lia.
+      intros ->. destruct es; [now apply Hne | discriminate].
   Qed.
 End Race.
 
@@ -184,12 +183,13 @@ Definition independent_score {A} (e : law R (A * nat)) (d : law R A) : Prop :=
   forall (f : A -> R) (a : nat -> R),
     mean e (fun x => f (fst x) * a (snd x)) = mean d f * mean e (fun x => a (snd x)).
 
-Theorem race_keeps_the_law {A} (select : list nat -> list R) (e : law R (A * nat)) (d : law R A) (K : nat) :
-  is_selection select -> (0 < K)%nat -> mean e (fun _ => 1) = 1 -> independent_score e d ->
-  forall f, mean (bind (independent (repeat e K)) (race select)) f = mean d f.
+Theorem race_keeps_the_law {A} (select : list nat -> list R) (es : list (law R (A * nat))) (d : law R A) :
+  is_selection select -> es <> [] ->
+  (forall e, In e es -> mean e (fun _ => 1) = 1 /\ independent_score e d) ->
+  forall f, mean (bind (independent es) (race select)) f = mean d f.
 Proof.
-  intros Hselect HK He Hind f. apply mean_race_constant; auto.
-  intros a. rewrite Rmult_comm, <- Hind. apply mean_ext. intros. ring.
+  intros Hselect Hne He f. apply mean_race_constant; auto. intros e H. destruct (He e H) as [Ht Hind].
+  split; [exact Ht |]. intros a. rewrite Rmult_comm, <- Hind. apply mean_ext. intros. ring.
 Qed.
 
 (** ** The two ways to settle ties *)
@@ -254,18 +254,19 @@ Proof.
       specialize (Hle m Hm). lia.
 Qed.
 
-(** In the plainest form: [K] independent pairs of a text and an independent score, smallest score wins,
-    ties to the lowest index. *)
-Theorem race_of_independent_pairs {A} (d : law R A) (s : law R nat) (K : nat) :
-  (0 < K)%nat -> mean d (fun _ => 1) = 1 -> mean s (fun _ => 1) = 1 ->
-  let pair := a <- d;; j <- s;; ret (a, j) in
-  forall f, mean (bind (independent (repeat pair K)) (race first_smallest)) f = mean d f.
+(** In the plainest form: independent pairs of a text and an independent score, one pair for each law of scores in
+    [ss]; the smallest score wins, ties to the lowest index. *)
+Theorem race_of_independent_pairs {A} (d : law R A) (ss : list (law R nat)) :
+  ss <> [] -> mean d (fun _ => 1) = 1 -> (forall s, In s ss -> mean s (fun _ => 1) = 1) ->
+  let pair s := a <- d;; j <- s;; ret (a, j) in
+  forall f, mean (bind (independent (map pair ss)) (race first_smallest)) f = mean d f.
 Proof.
-  intros HK Hd Hs pair.
-  assert (Hpair : forall h : A * nat -> R, mean pair h = mean d (fun a => mean s (fun j => h (a, j)))).
-  { intros h. unfold pair. rewrite mean_bind. apply mean_ext. intros a. rewrite mean_bind.
+  intros Hne Hd Hs pair.
+  assert (Hpair : forall s (h : A * nat -> R), mean (pair s) h = mean d (fun a => mean s (fun j => h (a, j)))).
+  { intros s h. unfold pair. rewrite mean_bind. apply mean_ext. intros a. rewrite mean_bind.
     apply mean_ext. intros j. apply mean_ret. }
-  apply race_keeps_the_law; [apply first_smallest_is_a_race | exact HK | |].
+  apply race_keeps_the_law; [apply first_smallest_is_a_race | now destruct ss |].
+  intros e He. apply in_map_iff in He as (s & <- & H). split.
   - rewrite Hpair, (mean_ext _ _ (fun _ => 1)); auto.
   - intros f a. rewrite !Hpair. cbn [fst snd]. rewrite (mean_constant d _ Hd), <- mean_scale_r.
     apply mean_ext. intros x. now rewrite mean_scale.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,21 +16,25 @@ if TYPE_CHECKING:
     from spectr_verify.bounds.rational import Certificate
 
 
+LONGEST = 80
+"""Characters of a pair's name that go into the name of a file."""
+
+
 def write_certificates(folder: Path, certificates: Sequence[Certificate]) -> None:
     """Write ``PAIR.CLASS.json`` for each certificate, the folder too where it is missing.
 
     Raises:
-        InputError: two would have one name, a certificate of another pair, L or K is there, or a file cannot be
-            written.
+        InputError: two would have one name, something else than a certificate of the same optimum is there, or a file
+            cannot be written.
     """
     paths = [folder / file_name(found) for found in certificates]
     for path in paths:
         if paths.count(path) > 1:
             raise InputError(f"two certificates would be written to {path}; give their pairs different names")
-    for path, found in zip(paths, certificates, strict=True):
-        if path.exists() and not _is_of(path, found):
-            raise InputError(f"{path} is there already, of another pair, L or K; name another folder")
     try:
+        for path, found in zip(paths, certificates, strict=True):
+            if os.path.lexists(path) and not _is_of(path, found):
+                raise InputError(f"{path} is there already, of another pair, L or K; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         for path, found in zip(paths, certificates, strict=True):
             replace_file(path.resolve(), json.dumps(found.to_json(), indent=1) + "\n")
@@ -38,16 +43,19 @@ def write_certificates(folder: Path, certificates: Sequence[Certificate]) -> Non
 
 
 def _is_of(path: Path, found: Certificate) -> bool:
-    """Whether a file holds a certificate of the same optimum."""
+    """Whether a file holds a certificate of the same optimum and nothing that somebody added."""
+    if not path.is_file():
+        return False
     try:
         there = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (ValueError, RecursionError):
         return False
     new = found.to_json()
-    return isinstance(there, dict) and all(there.get(part) == new[part] for part in ("pair", "length", "drafts"))
+    same = ("schema", "class", "pair", "length", "drafts")
+    return isinstance(there, dict) and there.keys() == new.keys() and all(there[part] == new[part] for part in same)
 
 
 def file_name(found: Certificate) -> str:
-    """The pair's name, with a hyphen for what a file name should not have, and the class."""
-    name = re.sub(r"[^\w.]+", "-", found.pair.name).strip("-.") or "pair"
+    """The pair's name, at most so long, with a hyphen for what a file name should not have, and the class."""
+    name = re.sub(r"[^\w.]+", "-", found.pair.name)[:LONGEST].strip("-.") or "pair"
     return f"{name}.{found.kind}.json"

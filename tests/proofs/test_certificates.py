@@ -6,11 +6,13 @@ import ast
 import contextlib
 import copy
 import json
+import os
 import random
 import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, permutations
 from math import prod
@@ -40,7 +42,9 @@ GOLDEN = ROOT / "tests" / "data" / "golden.json"
 KINDS = ("stateless", "stateful")
 SMALL = pairs(max_vocab=3, max_length=2, max_drafts=3) | pairs(max_vocab=2, max_length=3, max_drafts=2)
 
-check: Callable[[dict[str, Any]], Fraction] = runpy.run_path(str(CHECKER))["check"]
+CHECKING = runpy.run_path(str(CHECKER))
+check: Callable[[dict[str, Any]], Fraction] = CHECKING["check"]
+MAIN: Callable[[list[str]], int] = CHECKING["main"]
 
 REJECTIONS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What the checker's ``main`` takes for a rejection."""
@@ -422,3 +426,62 @@ def test_a_certificate_of_another_optimum_is_not_written_over(tmp_path: Path) ->
     with pytest.raises(InputError, match="is there already, of another pair, L or K"):
         write_certificates(tmp_path, [other])
     assert json.loads((tmp_path / file_name(found)).read_text())["drafts"] == 2
+
+
+def test_what_somebody_added_to_a_certificate_is_not_lost(tmp_path: Path) -> None:
+    found = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful")
+    path = tmp_path / file_name(found)
+    for content in (json.dumps(found.to_json() | {"notes": "by hand"}), "[" * 100_000, ""):
+        path.write_text(content)
+        with pytest.raises(InputError, match="is there already"):
+            write_certificates(tmp_path, [found])
+        assert path.read_text() == content
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop"])
+def test_what_is_no_file_is_not_written_over(kind: str, tmp_path: Path) -> None:
+    found = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful")
+    path = tmp_path / file_name(found)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
+    with pytest.raises(InputError, match=r"is there already|cannot be written"):
+        write_certificates(tmp_path, [found])
+
+
+def test_a_pair_with_a_long_name_gets_a_file(tmp_path: Path) -> None:
+    pair = replace(read_pairs(str(GOLDEN), exact=True)[0], name="long " * 100)
+    write_certificates(tmp_path, [certify(pair, 1, 2, "stateful")])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_name_cannot_forge_a_line_of_the_checker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful").to_json()
+    document["pair"]["name"] = "a: 9 = 9.0, proved\nother.json: V9: \ud800 \x1b[2K\r"
+    path = tmp_path / "forged.json"
+    path.write_text(json.dumps(document))
+    assert MAIN([str(path)]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize("part", ["value", "cover", "drafts"])
+def test_a_number_that_would_take_all_memory_is_rejected(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful").to_json()
+    if part == "cover":
+        document["dual"]["cover"]["0"] = "1e-99999999"
+    else:
+        document[part] = "1e999999999" if part == "value" else 10**9
+    path = tmp_path / "huge.json"
+    path.write_text(json.dumps(document))
+    assert MAIN([str(path)]) == 1
+    assert "REJECTED" in capsys.readouterr().out
+
+
+def test_more_drafts_than_programs_take_are_refused_at_once() -> None:
+    pair = read_pairs(str(GOLDEN), exact=True)[0]
+    with pytest.raises(BoundSizeError, match="at most K = 1000"):
+        certify(pair, 1, 10**9, "stateful")
+    assert certify(pair, 1, 600, "stateful").value > 0.9

@@ -50,14 +50,35 @@ def test_every_theorem_is_proved_and_assumes_no_more_than_real_analysis_does() -
     assert sorted(FOLDER.iterdir()) == before
 
 
-def test_the_map_of_the_theorems_names_each_of_them() -> None:
-    told = (FOLDER / "README.md").read_text()
-    for file in FOLDER.glob("*.v"):
-        for name in re.findall(r"^ *Theorem +(\w+)", file.read_text(), re.MULTILINE):
-            assert f"`{file.stem}.{name}`" in told
+def test_the_map_of_the_theorems_names_each_of_them_and_no_other() -> None:
+    cells = "".join(re.findall(r"^\| ([^|]*)\|", (FOLDER / "README.md").read_text(), re.MULTILINE))
+    told = re.findall(r"`(\w+\.(?!v`)\w+)`", cells)
+    printed = re.findall(r"^(\w+\.\w+)$", (FOLDER / "statements.txt").read_text(), re.MULTILINE)
+    theorems = [
+        f"{file.stem}.{name}"
+        for file in FOLDER.glob("*.v")
+        for name in re.findall(r"^ *Theorem +(\w+)", file.read_text(), re.MULTILINE)
+    ]
+    assert sorted(printed) == sorted(theorems)
+    assert sorted(told) == sorted(theorems)
 
 
+FORGOTTEN = "every theorem is stated once, at the top level of its file, and kept"
 UNPROVED = {
+    "a headline that is given up": (
+        "Theorem so : 1 = 2.\nProof. Abort.\nLemma so : 1 = 1.\nProof. reflexivity. Qed.",
+        FORGOTTEN,
+    ),
+    "a headline that only succeeds": ("Succeed\nTheorem so : 1 = 2.\nDefinition so := 3.", FORGOTTEN),
+    "a headline that fails": (
+        "Fail\nTheorem so : no_such_thing.\nLemma so : 1 = 1.\nProof. reflexivity. Qed.",
+        FORGOTTEN,
+    ),
+    "a headline within a module": (
+        "Theorem so : 1 = 1.\nProof. reflexivity. Qed.\nModule M.\nContext (wrong : 1 = 2).\n"
+        "Theorem so : 1 = 2.\nProof. exact wrong. Qed.\nEnd M.",
+        FORGOTTEN,
+    ),
     "an unfinished proof": ("Theorem wrong : 1 = 2.\nProof.\nAdmitted.", "leave something unproved"),
     "an axiom": ("Axiom wrong : 1 = 2.\nTheorem so : 1 = 2.\nProof. exact wrong. Qed.", "leave something unproved"),
     "a variable outside of any section": (
@@ -100,6 +121,16 @@ def test_what_is_not_proved_is_refused(source: str, told: str, tmp_path: Path) -
     refused = run(CHECK, tmp_path)
     assert refused.returncode != 0
     assert told in refused.stderr
+
+
+@needs_coq
+def test_a_theorem_that_says_less_than_it_did_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Weak.v").write_text("Theorem so (n : nat) : n = n.\nProof. reflexivity. Qed.")
+    (tmp_path / "statements.txt").write_text("Weak.so\n     : forall n : nat, n + 0 = n\n")
+    refused = run(CHECK, tmp_path)
+    assert refused.returncode != 0
+    assert "do not say what statements.txt has" in refused.stderr
+    assert "-     : forall n : nat, n + 0 = n\n+     : forall n : nat, n = n\n" in refused.stdout
 
 
 @needs_coq

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from spectr_verify.chance import smallest_uniform_law
 from spectr_verify.exact import round_law
 from spectr_verify.rules import RULES
-from toy_models import ToyPair, pair_to_json, recorded_pairs
+from toy_models import ToyPair, pair_to_json, read_pairs, recorded_pairs
 from toy_models.strategies import pairs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -68,6 +68,12 @@ def test_the_rules_that_decode_have_the_laws_that_are_stated(name: str, pair: To
 def test_they_have_the_same_laws_on_recorded_pairs(name: str) -> None:
     for pair in recorded_pairs()[:3]:
         compare(name, pair.exact(), 1, 2)
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_they_have_the_same_laws_in_a_block_of_three(name: str) -> None:
+    pair = next(pair for pair in read_pairs(str(GOLDEN), exact=True) if pair.vocab == 2 and pair.length == 3)
+    compare(name, pair, 3, 1)
 
 
 def compare(name: str, pair: ToyPair, length: int, drafts: int) -> None:
@@ -129,7 +135,7 @@ def test_the_smallest_of_some_uniforms_has_the_law_that_quadrature_finds(interva
     stated = MODULE["smallest_of"](low, high)
     assert sum(stated) == 1
     floats = (torch.tensor([[float(x) for x in ends]], dtype=torch.float64) for ends in (low, high))
-    np.testing.assert_allclose(smallest_uniform_law(*floats)[0].numpy(), [float(x) for x in stated], atol=1e-12)
+    np.testing.assert_allclose(smallest_uniform_law(*floats)[0].numpy(), [float(x) for x in stated], rtol=0, atol=1e-12)
 
 
 def test_the_script_prints_a_verdict_and_ends_with_it(tmp_path: Path) -> None:
@@ -165,6 +171,8 @@ WRONG = {
     "no draft": (FAIR | {"drafts": 0}, "both must be whole numbers from 1 on"),
     "too few levels": (FAIR | {"length": 3}, "there are 3 levels"),
     "no pair": ([], "there is no pair in it"),
+    "an exponent that would take all memory": (FAIR | {"draft": [[["1e999999999", "0"]]] * 2}, "is not a probability"),
+    "too many tuples": (FAIR | {"drafts": 40}, "make more than 1,000,000 tuples"),
     "no laws": ({"drafts": 1, "length": 1}, "no verdict: KeyError"),
 }
 
@@ -193,3 +201,63 @@ def test_a_pair_without_a_verdict_does_not_take_those_of_others(
     assert printed.out.startswith("pair 1: block-race is lossless")
     assert "pair 0: no verdict: ValueError: blocks of 2 tokens need laws" in printed.err
     assert MODULE["main"](["spectr-gbv-released", str(file), "--length", "1"]) == 0
+
+
+TINY = Fraction(1, 2**60)
+
+
+@pytest.mark.parametrize("name", ["ironed-tournament-block", "ironed-tournament-greedy-block", "optimal-token"])
+@pytest.mark.parametrize(
+    ("draft", "target"),
+    [
+        ([Fraction(1, 2) + Fraction(1, 2**47), TINY], [Fraction(1, 10), TINY * 3 / 4]),
+        ([1 - Fraction(1, 2**45)], [1 - Fraction(3, 2**46)]),
+        ([Fraction(1, 10**13 + 1)], [Fraction(13, 12 * 10**13 + 13)]),
+    ],
+)
+def test_what_is_done_with_any_drafts_is_a_law_however_skewed_the_laws_are(
+    name: str, draft: list[Fraction], target: list[Fraction]
+) -> None:
+    """Cuts of scores are rounded: to a share of where they lie, or there is no verdict."""
+    pair = {}
+    for role, entries in (("draft", draft), ("target", target)):
+        first = [str(entry) for entry in (*entries, 1 - sum(entries))]
+        pair[role] = [[first], [first] * len(first)]
+    assert law(name, pair, 1, 2).lossless
+
+
+def test_a_rule_that_does_no_law_has_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Fraction(1)
+    for wrong in ({(0,): one, (1,): one}, {(0,): 2 * one, (1,): -one}):
+        monkeypatch.setitem(MODULE["RULES"], "token", lambda m, drafts, wrong=wrong: wrong)
+        with pytest.raises(ValueError, match="is no law"):
+            law("token", FAIR)
+
+
+def test_fractions_of_any_length_are_judged(tmp_path: Path) -> None:
+    large = 10**1200
+    draft, target = [[f"1/{large + 7}", f"{large + 6}/{large + 7}"]], [[f"1/{large + 9}", f"{large + 8}/{large + 9}"]]
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps(two_tokens(draft, target, 1, 4)))
+    done = subprocess.run(
+        [sys.executable, "-I", SCRIPT, "block-race", file], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_breakdown_is_no_verdict(tmp_path: Path) -> None:
+    file = tmp_path / "pair.json"
+    file.write_text(json.dumps(FAIR))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-I", SCRIPT, "token", file], stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert done.returncode not in (0, 1)
+
+
+def test_decimals_are_what_they_are_written_as(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "pair.json"
+    file.write_text(json.dumps(two_tokens([[0.1, 0.9]], [[0.3, 0.7]], 1, 1)))
+    assert MODULE["main"](["token", str(file)]) == 0
+    assert "E[tau] = 4/5" in capsys.readouterr().out

@@ -13,12 +13,11 @@ and the sum of all a(v) is largest. Nothing is lost by "at most": a node gains n
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
-from math import comb, factorial, prod
+from itertools import combinations, product
+from math import comb
 
 from spectr_verify.bounds.problem import MAX_DRAFTS
 from spectr_verify.bounds.rational.factor import ZERO
@@ -91,23 +90,29 @@ def _joint(steps: Masses) -> Masses:
 
 
 def _require_fit(pair: ToyPair, length: int, drafts: int, support: int) -> None:
-    flows = sum(size * comb(support, size) for size in range(1, min(drafts, support) + 1))
-    if flows > MAX_FLOWS or drafts > MAX_DRAFTS or comb(support + drafts - 1, drafts) > 10 * MAX_FLOWS:
-        raise BoundSizeError(
-            f"pair {pair.name!r} at L = {length}, K = {drafts}: {support} drafts of positive probability make too many "
-            f"sets for exact fractions ({flows:,} members, {MAX_FLOWS:,} allowed); take a smaller L or K"
-        )
+    where = f"pair {pair.name!r} at L = {length}, K = {drafts}"
+    if drafts > MAX_DRAFTS:
+        raise BoundSizeError(f"{where}: programs in fractions take at most K = {MAX_DRAFTS}")
+    flows = 0
+    for size in range(1, min(drafts, support) + 1):
+        flows += size * comb(support, size)
+        if flows > MAX_FLOWS:
+            raise BoundSizeError(
+                f"{where}: {support} drafts of positive probability make too many sets for exact fractions (more than "
+                f"{MAX_FLOWS:,} members of all sets); take a smaller L or K"
+            )
 
 
 def _set_weights(draft: Masses, drafts: int) -> dict[Set, Fraction]:
-    """Sums over all multisets of K drafts, in order of size and then of text."""
-    weights: dict[Set, Fraction] = {}
-    for drawn in combinations_with_replacement(draft, drafts):
-        times = Counter(drawn)
-        orders = factorial(drafts) // prod(map(factorial, times.values()))
-        weight = orders * prod((draft[text] for text in drawn), start=ONE)
-        weights[tuple(times)] = weights.get(tuple(times), ZERO) + weight
-    return {shown: weights[shown] for shown in sorted(weights, key=lambda shown: (len(shown), shown))}
+    """Of every set that the draws can show, by inclusion and exclusion, in order of size and then of text."""
+    within: dict[Set, Fraction] = {}  # the probability that nothing but these texts is shown
+    weights = {}
+    for size in range(1, min(drafts, len(draft)) + 1):
+        for shown in combinations(draft, size):
+            within[shown] = sum((draft[text] for text in shown), ZERO) ** drafts
+            parts = (part for count in range(1, size + 1) for part in combinations(shown, count))
+            weights[shown] = sum(((-1) ** (size - len(part)) * within[part] for part in parts), ZERO)
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
