@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spectr_verify.errors import InputError
 
-_BLOCK = 512
+BLOCK = 512
 """A choice among many is made in two steps, block and entry: about the square root of a large vocabulary."""
 
 _CACHED = 2**17
@@ -26,14 +26,24 @@ class ChanceError(InputError):
     """A rule asked for an impossible choice: the message names the row."""
 
 
+Success = Callable[[Tensor, Tensor], Tensor]
+"""(path int64 [m], counted over B and K; place int64 [m]) to the probabilities [m] of these coins."""
+
+
 class Chance(Protocol):
-    """The two random primitives that every rule is written with."""
+    """The random primitives that every rule is written with."""
 
     def categorical(self, weights: Tensor) -> Tensor:
-        """Choose an index a row in proportion to ``weights`` [B, n] (no need to sum to 1): int64 [B].
+        """Choose an index in proportion to ``weights`` (no need to sum to 1).
+
+        Args:
+            weights: [B, n] for one choice a row, [B, K, n] for K independent ones.
+
+        Returns:
+            int64 [B] or [B, K].
 
         Raises:
-            ChanceError: a row is all zero, or has an entry that is negative or not finite, or an infinite sum.
+            ChanceError: weights are all zero, or one is negative or not finite, or their sum is infinite.
         """
         ...
 
@@ -47,8 +57,21 @@ class Chance(Protocol):
         """
         ...
 
+    def last_success(self, bound: Tensor, success: Success) -> Tensor:
+        """Toss independent coins, one for each place of a path, and tell the last that succeeds: int64 [B, K].
 
-class Sampled:
+        One categorical choice for all coins of a path, by ``stopping_law``.
+
+        Args:
+            bound: [B, K, n], no coin is likelier to succeed, and one whose bound is 1 is sure. The first coin must be.
+            success: tells the coins' probabilities.
+        """
+        path, place = torch.ones_like(bound.flatten(0, 1)).nonzero(as_tuple=True)
+        coins = torch.minimum(success(path, place).view(bound.shape), bound)
+        return self.categorical(stopping_law(torch.where(bound >= 1, 1.0, coins)))
+
+
+class Sampled(Chance):
     """Draws each choice from a torch generator, on the generator's device."""
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -58,6 +81,8 @@ class Sampled:
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
         _check_form(weights)
+        if weights.ndim == 3:
+            return self.categorical(weights.flatten(0, 1)).view(weights.shape[:2])
         masses, smallest = _looked_through(weights)
         total = masses.sum(dim=-1, keepdim=True)
         _check_values(weights, total[:, 0], smallest)
@@ -67,7 +92,7 @@ class Sampled:
         inside = _some_block(weights, block[:, None]).to(torch.float64)
         steps = inside.cumsum(dim=-1)
         entry = _first_beyond(inside, steps / steps[:, -1:], self._uniform(len(weights), 1))
-        return block * _BLOCK + entry
+        return block * BLOCK + entry
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         """See ``Chance.smallest_uniform``."""
@@ -75,22 +100,18 @@ class Sampled:
         low, high = low.to(torch.float64), high.to(torch.float64)
         return (high - self._uniform(*low.shape) * (high - low)).argmin(dim=-1)
 
-    def last_success(self, bound: Tensor, success: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Toss independent coins, one for each place of a row, and tell the last that succeeds: int64 [B].
+    def last_success(self, bound: Tensor, success: Success) -> Tensor:
+        """See ``Chance.last_success``: here without looking at most of the coins' probabilities.
 
-        What a categorical over the places would choose, drawn without looking at most of their probabilities: not at
-        those before the last coin that is sure, and not where the uniform number lies above the bound already.
-
-        Args:
-            bound: [B, n], no coin is likelier to succeed, and one whose bound is 1 is sure. The first coin must be.
-            success: (row int64 [m], place int64 [m]) to the probabilities [m] of these coins.
+        Not at those before the last coin that is sure, and not where the uniform number lies above the bound already.
         """
-        luck = self._uniform(*bound.shape)
-        place = torch.arange(bound.shape[1], device=bound.device)
-        sure = torch.where(bound >= 1, place, 0).amax(dim=-1)
-        row, at = ((luck < bound) & (place > sure[:, None])).nonzero(as_tuple=True)
-        won = torch.where(luck[row, at] < success(row, at), at, 0)
-        return sure.scatter_reduce(0, row, won, "amax")
+        paths = bound.flatten(0, 1)
+        luck = self._uniform(*paths.shape)
+        place = torch.arange(paths.shape[1], device=bound.device)
+        sure = torch.where(paths >= 1, place, 0).amax(dim=-1)
+        path, at = ((luck < paths) & (place > sure[:, None])).nonzero(as_tuple=True)
+        won = torch.where(luck[path, at] < success(path, at), at, 0)
+        return sure.scatter_reduce(0, path, won, "amax").view(bound.shape[:2])
 
     def _uniform(self, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=self.generator, device=self.generator.device, dtype=torch.float64)
@@ -111,7 +132,7 @@ class Fork(BaseException):
         self.probabilities = probabilities
 
 
-class Enumerated:
+class Enumerated(Chance):
     """Replays recorded choices and stops with a ``Fork`` at the first one that is not recorded.
 
     Attributes:
@@ -134,6 +155,9 @@ class Enumerated:
 
     def categorical(self, weights: Tensor) -> Tensor:
         """See ``Chance.categorical``."""
+        _check_form(weights)
+        if weights.ndim == 3:
+            return torch.stack([self.categorical(each) for each in weights.unbind(dim=1)], dim=1)
         total = check_weights(weights)
         return self._answer(weights.detach(), total.detach())
 
@@ -161,6 +185,12 @@ class Enumerated:
         self.weight = self.weight * (weights.gather(1, answer[:, None])[:, 0].to(torch.float64) / total)
         self.asked += 1
         return answer
+
+
+def stopping_law(success: Tensor) -> Tensor:
+    """P(largest success = i) of independent coins: [.., n] to [.., n]. The first coin should be 1."""
+    failures = (1 - success[..., 1:]).flip(-1).cumprod(dim=-1).flip(-1)
+    return success * torch.cat([failures, torch.ones_like(success[..., :1])], dim=-1)
 
 
 def smallest_uniform_law(low: Tensor, high: Tensor) -> Tensor:
@@ -230,17 +260,17 @@ def _smallest(weights: Tensor) -> Tensor:
 
 
 def block_masses(weights: Tensor) -> Tensor:
-    """Sums over blocks of ``_BLOCK`` weights, or the weights themselves where they are no more: float64 [B, blocks].
+    """Sums over blocks of ``BLOCK`` weights, or the weights themselves where they are no more: float64 [B, blocks].
 
     Within a block the sum is in the weights' own format, float32 at least. Many weights are added up so in a seventh of
     the time, and every sum keeps its relative precision.
     """
     outcomes = weights.shape[1]
-    if outcomes <= _BLOCK:
+    if outcomes <= BLOCK:
         return weights.to(torch.float64)
-    whole = outcomes // _BLOCK * _BLOCK
+    whole = outcomes // BLOCK * BLOCK
     form = torch.promote_types(weights.dtype, torch.float32)
-    masses = [weights[:, :whole].reshape(len(weights), -1, _BLOCK).sum(dim=-1, dtype=form)]
+    masses = [weights[:, :whole].reshape(len(weights), -1, BLOCK).sum(dim=-1, dtype=form)]
     if whole < outcomes:
         masses.append(weights[:, whole:].sum(dim=-1, keepdim=True, dtype=form))
     return torch.cat(masses, dim=1).to(torch.float64)
@@ -248,7 +278,7 @@ def block_masses(weights: Tensor) -> Tensor:
 
 def _some_block(weights: Tensor, block: Tensor) -> Tensor:
     """One block of each row, filled up with zeros: [B, n] and int64 [B, 1] to [B, size]."""
-    index = block * _BLOCK + torch.arange(_BLOCK, device=block.device)
+    index = block * BLOCK + torch.arange(BLOCK, device=block.device)
     beyond = index >= weights.shape[1]
     return weights.gather(1, index.masked_fill(beyond, 0)).masked_fill(beyond, 0.0)
 
@@ -272,8 +302,8 @@ def check_weights(weights: Tensor) -> Tensor:
 
 
 def _check_form(weights: object) -> None:
-    if not isinstance(weights, Tensor) or weights.ndim != 2 or not weights.is_floating_point():
-        raise ChanceError(f"categorical takes floating-point weights [B, n]; it got {_describe(weights)}")
+    if not isinstance(weights, Tensor) or weights.ndim not in (2, 3) or not weights.is_floating_point():
+        raise ChanceError(f"categorical takes floating-point weights [B, n] or [B, K, n]; it got {_describe(weights)}")
 
 
 def _check_values(weights: Tensor, total: Tensor, smallest: Tensor) -> None:

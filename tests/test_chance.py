@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -329,7 +330,7 @@ def test_a_running_sum_that_rounds_up_at_a_weight_of_zero_draws_no_impossible_in
 ) -> None:
     """Sums in parallel, as on a GPU, need not be flat where the weights are zero: over blocks, and inside of one."""
     uneven, exact = doubles([0.0, 1.0, 1 + 4e-16, 2.0, 2 + 4e-16]), Tensor.cumsum
-    monkeypatch.setattr(spectr_verify.chance, "_BLOCK", size)
+    monkeypatch.setattr(spectr_verify.chance, "BLOCK", size)
     monkeypatch.setattr(
         Tensor, "cumsum", lambda self, **form: uneven.clone() if self.shape == uneven.shape else exact(self, **form)
     )
@@ -469,7 +470,7 @@ def test_weights_with_an_infinite_sum_are_refused() -> None:
     ("weights", "what"),
     [
         (torch.ones(3), "float32 [3]"),
-        (torch.ones(2, 3, 4), "float32 [2, 3, 4]"),
+        (torch.ones(2, 3, 4, 5), "float32 [2, 3, 4, 5]"),
         (torch.ones(2, 3, dtype=torch.int64), "int64 [2, 3]"),
         (torch.ones(2, 3, dtype=torch.bool), "bool [2, 3]"),
         (np.ones((2, 3)), "ndarray"),
@@ -525,3 +526,18 @@ def test_intervals_of_another_form_are_refused(low: Tensor, high: Tensor, what: 
     for chance in chances(2):
         with pytest.raises(ChanceError, match=what):
             chance.smallest_uniform(low, high)
+
+
+@pytest.mark.parametrize("weights", [[[[1.0, 0.0], [0.0, 2.0]], [[0.0, 1.0], [3.0, 0.0]], [[2.0, 0.0], [5.0, 0.0]]]])
+def test_several_choices_a_row_are_made_at_once(weights: list[list[list[float]]]) -> None:
+    assert seeded().categorical(torch.tensor(weights)).tolist() == [[0, 1], [1, 0], [0, 0]]
+
+
+def test_several_choices_a_row_are_independent_of_each_other() -> None:
+    weights = torch.tensor([[[1.0, 3.0], [2.0, 2.0]]], dtype=torch.float64)
+    law = {}
+    for first, second in itertools.product(range(2), repeat=2):
+        chance = Enumerated(torch.tensor([[first, second]]))
+        assert chance.categorical(weights).tolist() == [[first, second]]
+        law[first, second] = float(chance.weight)
+    assert law == {(0, 0): 0.125, (0, 1): 0.125, (1, 0): 0.375, (1, 1): 0.375}

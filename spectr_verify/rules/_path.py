@@ -7,13 +7,13 @@ laws, float32 at least, and sums accumulate in float64, from blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Chance, Sampled, block_masses
+from spectr_verify.chance import BLOCK, Chance, block_masses
 from spectr_verify.rounds import Emission, Round
 
 _LARGEST = 1e300
@@ -115,12 +115,12 @@ class Places:
 
     def laws(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Which places, q and p [m, V] there: a few at a time, that what is made of them stays in the cache."""
-        targets, drafts = self.target_probs.detach(), self.draft_probs.detach()
-        form, count = self.form, len(self.target_at)
+        (targets, target_at), (drafts, draft_at) = self._both()
+        form, count = self.form, len(target_at)
         size = max(1, _ENTRIES // targets.shape[-1]) if targets.device.type == "cpu" else max(1, count)
         for first in range(0, count, size):
             part = slice(first, first + size)
-            target, draft = _some(targets, self.target_at[part]), _some(drafts, self.draft_at[part])
+            target, draft = _some(targets, target_at[part]), _some(drafts, draft_at[part])
             yield part, target.to(form), draft.to(form)
 
     def masses(self, weight: Tensor) -> Tensor:
@@ -131,16 +131,35 @@ class Places:
             found[part] = total(_residual(surplus[part], q, p))
         return found * weight
 
-    def corrections(self, weight: Tensor, plain: Tensor) -> Tensor:
-        """The ``residual``, or the target where ``plain``, or where nothing is left: [n, V]. See ``or_target``."""
-        targets = self.target_probs
-        found = targets.new_empty(len(weight), targets.shape[-1], dtype=self.form)
+    def block_masses(self, weight: Tensor, plain: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums of the ``residual`` over blocks of the vocabulary, see ``chance.block_masses``: float64 [n, blocks].
+
+        Those of the target where ``plain`` [n], or where nothing is left; bool [n] tells where.
+        """
         surplus = _surplus(weight, self.form)[:, None]
-        plain = plain.clone()
+        found, plain = [], plain.clone()
         for part, q, p in self.laws():
-            plain[part] |= _residual(surplus[part], q, p, out=found[part]).amax(dim=-1) <= 0
-        found[plain] = _some(targets, self.target_at[plain]).to(found.dtype)
-        return found
+            left = block_masses(_residual(surplus[part], q, p))
+            plain[part] |= left.sum(dim=-1) <= 0
+            found.append(torch.where(plain[part, None], block_masses(q), left) if plain[part].any() else left)
+        return torch.cat(found), plain
+
+    def within(self, block: Tensor, weight: Tensor, plain: Tensor) -> Tensor:
+        """The entries of one block [n] that ``block_masses`` adds up: [n, BLOCK], zero beyond the vocabulary."""
+        q, p = (_block(laws, at, block).to(self.form) for laws, at in self._both())
+        left = _residual(_surplus(weight, self.form)[:, None], q, p)
+        return torch.where(plain[:, None], q, or_target(left, q))
+
+    def _both(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        return (self.target_probs.detach(), self.target_at), (self.draft_probs.detach(), self.draft_at)
+
+
+def _block(laws: Tensor, at: Tensor, block: Tensor) -> Tensor:
+    """One block of each of the laws [.., V] numbered ``at`` [n]: [n, BLOCK], zero beyond the vocabulary."""
+    index = block[:, None] * BLOCK + torch.arange(BLOCK, device=block.device)
+    beyond = index >= laws.shape[-1]
+    law = (where[:, None] for where in torch.unravel_index(at, laws.shape[:-1]))
+    return laws[(*law, index.masked_fill(beyond, 0))].masked_fill(beyond, 0.0)
 
 
 def _some(laws: Tensor, at: Tensor) -> Tensor:
@@ -160,55 +179,30 @@ def or_target(weights: Tensor, target: Tensor) -> Tensor:
     return torch.where((weights > 0).any(dim=-1, keepdim=True), weights, target)
 
 
-def stopping_law(success: Tensor) -> Tensor:
-    """P(largest success = i) of independent coins: [.., L+1] to [.., L+1]. The first coin should be 1."""
-    failures = (1 - success[..., 1:]).flip(-1).cumprod(dim=-1).flip(-1)
-    return success * torch.cat([failures, torch.ones_like(success[..., :1])], dim=-1)
-
-
 def stop_at_first_rejection(accept: Tensor) -> Tensor:
     """P(tau = i) when tokens are accepted in turn with probabilities ``accept`` [.., L]: [.., L+1]."""
     reached = torch.cat([torch.ones_like(accept[..., :1]), accept.cumprod(dim=-1)], dim=-1)
     return reached * torch.cat([1 - accept, torch.ones_like(accept[..., :1])], dim=-1)
 
 
-def last_success(bound: Tensor, success: Callable[[Tensor, Tensor], Tensor], chance: Chance) -> Tensor:
-    """The last place on each path whose own coin succeeds: int64 [B, K].
-
-    One choice for all coins of a path, by ``stopping_law``. Chance that is sampled tosses the coins instead, and is
-    spared most of the laws.
-
-    Args:
-        bound: [B, K, L+1], no coin is likelier to succeed, and one whose bound is 1 is sure: the first is.
-        success: (path int64 [m], place int64 [m]) to the coins' probabilities [m]; paths are counted over B and K.
-        chance: draws.
-    """
-    paths = bound.flatten(0, 1)
-    if isinstance(chance, Sampled):
-        return chance.last_success(paths, success).view(bound.shape[:2])
-    path, place = torch.ones_like(paths).nonzero(as_tuple=True)
-    coins = torch.minimum(success(path, place).view(bound.shape), bound)
-    return choose(stopping_law(torch.where(bound >= 1, 1.0, coins)), chance)
-
-
-def correction(round: Round, accepted: Tensor, weight: Tensor) -> Tensor:
-    """Weights of the token after each draft's accepted ones: (w q - p)+ there, q after a whole draft: [B, K, V].
+def corrected(round: Round, accepted: Tensor, weight: Tensor, chance: Chance) -> Tensor:
+    """The token after each draft's accepted ones, from (w q - p)+ there, from q after a whole draft: int64 [B, K].
 
     Args:
         round: the laws.
         accepted: int64 [B, K], the accepted length of each draft.
         weight: [B, K], the running weight w there.
+        chance: draws.
     """
     length = accepted.flatten()
     places = Places.on_drafts(round, torch.arange(len(length), device=length.device), length)
-    return places.corrections(weight.flatten(), length == round.length).view(*accepted.shape, round.vocab)
-
-
-def choose(weights: Tensor, chance: Chance) -> Tensor:
-    """One choice for each path: [B, K, n] to int64 [B, K]."""
-    if isinstance(chance, Sampled):
-        return chance.categorical(weights.flatten(0, 1)).view(weights.shape[:2])
-    return torch.stack([chance.categorical(each) for each in weights.unbind(dim=1)], dim=1)
+    weight, plain, shape = weight.flatten(), length == round.length, (*accepted.shape, -1)
+    masses, plain = places.block_masses(weight, plain)
+    block = chance.categorical(masses.view(shape))
+    if masses.shape[-1] == round.vocab:  # no more tokens than fit into a block: every one is a block of its own
+        return block
+    inside = places.within(block.flatten(), weight, plain)
+    return block * BLOCK + chance.categorical(inside.view(shape))
 
 
 def emit(round: Round, draft: Tensor, accepted: Tensor, extra: Tensor) -> Emission:

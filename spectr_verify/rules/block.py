@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import Places, choose, correction, emit, last_success, on_paths, ratio
+from spectr_verify.rules._path import Places, corrected, emit, on_paths, ratio
 
 _LARGEST_LOG = 690.0
 """Running weights stop at exp of this, about 1e300."""
@@ -56,7 +56,7 @@ def stop_block(weight: Tensor, p: Tensor, q: Tensor, round: Round, chance: Chanc
         mass = Places.on_drafts(round, path[open], place[open]).masses(before)
         return w.index_copy(0, open, mass / (mass + 1 - before))
 
-    return last_success(coin_bound(weight, p, q), success, chance)
+    return chance.last_success(coin_bound(weight, p, q), success)
 
 
 def coin_bound(weight: Tensor, p: Tensor, q: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def verify_block(round: Round, chance: Chance, *, capped: bool) -> Emission:
     p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
     accepted = stop_block(weight, p, q, round, chance)
     stopped = weight.gather(-1, accepted[..., None])[..., 0]
-    extra = choose(correction(round, accepted, stopped), chance)
+    extra = corrected(round, accepted, stopped, chance)
     return emit(round, torch.zeros_like(accepted[:, 0]), accepted[:, 0], extra[:, 0])
 
 

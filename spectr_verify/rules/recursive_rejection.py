@@ -8,7 +8,7 @@ from torch import Tensor
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules._levels import Correction, level_by_level
-from spectr_verify.rules._path import Places, ratio
+from spectr_verify.rules._path import Places, or_target, ratio, residual
 
 
 def recursive_rejection(round: Round, chance: Chance) -> Emission:
@@ -31,6 +31,7 @@ def _step(places: Places, p: Tensor, q: Tensor, active: Tensor) -> tuple[Tensor,
         taken = torch.where(active[:, k], taken + mass, taken)
 
     def correction(at: Tensor) -> Tensor:
-        return places.take(at).corrections(taken[at].reciprocal(), torch.zeros_like(at, dtype=torch.bool))
+        c = taken[at].reciprocal()
+        return torch.cat([or_target(residual(c[part], q, p), q) for part, q, p in places.take(at).laws()])
 
     return torch.stack(accept, dim=-1), correction

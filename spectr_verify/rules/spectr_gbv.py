@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import Chance
+from spectr_verify.chance import Chance, stopping_law
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import any_of, emit, on_path, or_target, ratio, stopping_law
+from spectr_verify.rules._path import any_of, emit, on_path, or_target, ratio
 
 Correction = Callable[[Tensor, Tensor, int], Tensor]
 """Target law [.., V], ratios r(vc) [.., V] and K to the weights of the correction, float64 [.., V]."""

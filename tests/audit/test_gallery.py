@@ -15,6 +15,7 @@ from spectr_verify.audit.gallery.block import block_by_products_of_uniforms
 from spectr_verify.audit.gallery.run import FILTERED, NARROW
 from spectr_verify.audit.instance import Instance
 from spectr_verify.audit.verdict import Stage, judge
+from spectr_verify.chance import Chance
 from spectr_verify.errors import InputError
 from spectr_verify.exact import sample_round
 from spectr_verify.replay import verifier
@@ -188,14 +189,14 @@ def test_a_uniform_of_zero_emits_the_impossible(name: str, monkeypatch: pytest.M
     assert emitted[0] == 0
 
 
-class Asked:
+class Asked(Chance):
     """Answers 0 and keeps the weights of the first question."""
 
     weights: torch.Tensor | None = None
 
     def categorical(self, weights: torch.Tensor) -> torch.Tensor:
         self.weights = weights if self.weights is None else self.weights
-        return torch.zeros(len(weights), dtype=torch.int64)
+        return torch.zeros(weights.shape[:-1], dtype=torch.int64)
 
     def smallest_uniform(self, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
         raise AssertionError("it races nothing")

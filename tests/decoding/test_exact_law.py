@@ -19,7 +19,7 @@ from table_lm import START, table_pair
 from torch import Tensor, nn
 
 from spectr_verify.audit import Instance, judge
-from spectr_verify.chance import check_intervals, check_weights, smallest_uniform_law
+from spectr_verify.chance import Chance, check_intervals, check_weights, smallest_uniform_law
 from spectr_verify.decoding import ModelPair, decode, loop
 from spectr_verify.errors import InputError
 from spectr_verify.replay import verifier
@@ -80,7 +80,7 @@ class ForkError(InputError):
 
 
 @dataclass
-class Worlds:
+class Worlds(Chance):
     """Every way that texts can go on, one a row of the batch.
 
     Attributes:
@@ -100,7 +100,8 @@ class Worlds:
         self.weight = torch.ones(len(self.prompt), dtype=torch.float64)
 
     def categorical(self, weights: Tensor) -> Tensor:
-        return self._answers(weights / check_weights(weights)[:, None])
+        several = weights.flatten(0, -2)
+        return self._answers(several / check_weights(several)[:, None]).view(weights.shape[:-1])
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         check_intervals(low, high)

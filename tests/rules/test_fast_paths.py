@@ -13,11 +13,11 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import spectr_verify.chance
-from spectr_verify.chance import Sampled
+from spectr_verify.chance import Chance, Sampled, stopping_law
 from spectr_verify.exact import round_law
 from spectr_verify.rounds import Round
 from spectr_verify.rules import RULES
-from spectr_verify.rules._path import Places, any_of, last_success, residual, stopping_law
+from spectr_verify.rules._path import Places, any_of, residual
 from spectr_verify.rules.block import coin_bound, running_weight
 from spectr_verify.rules.k_seq import smallest_scale
 from toy_models import family_pairs
@@ -183,13 +183,13 @@ def test_coins_that_are_tossed_lazily_fall_as_all_would(data: st.DataObject, row
         asked.extend(zip(row.tolist(), place.tolist(), strict=True))
         return coin[row, place]
 
-    found = Luck(luck).last_success(bound, success)
+    found = Luck(luck).last_success(bound[:, None], success)[:, 0]
     plain = [max(i for i in range(places) if luck[row, i] < coin[row, i]) for row in range(rows)]
     assert found.tolist() == plain
     assert all(luck[row, place] < bound[row, place] < 1 for row, place in asked)
 
 
-class Recorded:
+class Recorded(Chance):
     """Keeps the law that it is asked to choose from, and answers 0."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Recorded:
 
     def categorical(self, weights: Tensor) -> Tensor:
         self.asked.append(weights)
-        return torch.zeros(len(weights), dtype=torch.int64)
+        return torch.zeros(weights.shape[:-1], dtype=torch.int64)
 
     def smallest_uniform(self, low: Tensor, high: Tensor) -> Tensor:
         return torch.zeros(len(low), dtype=torch.int64)
@@ -207,9 +207,9 @@ def test_any_other_chance_is_asked_for_one_choice_by_the_stopping_law() -> None:
     bound = column(1.0, 0.5, 0.8).expand(1, 2, 3)
     coins = torch.tensor([[1.0, 0.25, 0.9], [1.0, 0.5, 0.1]], dtype=torch.float64)
     chance = Recorded()
-    last_success(bound, lambda path, place: coins[path, place], chance)
+    chance.last_success(bound, lambda path, place: coins[path, place])
     expected = stopping_law(torch.minimum(coins, bound[0]))
-    assert torch.equal(torch.cat(chance.asked), expected)
+    assert torch.equal(torch.cat(chance.asked)[0], expected)
 
 
 @given(laws(), st.integers(1, 7))
@@ -278,7 +278,7 @@ def test_no_index_of_weight_zero_is_drawn_from_blocks(weights: list[float], bloc
             return torch.full(shape, self.left.pop(0), dtype=torch.float64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spectr_verify.chance, "_BLOCK", 2)
+        patch.setattr(spectr_verify.chance, "BLOCK", 2)
         index = int(Two().categorical(torch.tensor([weights], dtype=torch.float64)))
     assert weights[index] > 0
 
@@ -318,6 +318,22 @@ def test_laws_that_are_worked_with_a_row_at_a_time_give_the_same_law(
     monkeypatch.setattr("spectr_verify.rules._path._ENTRIES", 1)
     for one, other in zip(round_law(RULES[name], pair, 2, 2).emissions, whole.emissions, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["token", "block", "greedy-block", "block-race"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_token_that_is_chosen_by_block_and_entry_has_the_same_law(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is where the vocabulary is large."""
+    for pair in family_pairs(0, 3, 2)[:3]:
+        whole = round_law(RULES[name], pair, 2, 2)
+        with monkeypatch.context() as patched:
+            patched.setattr("spectr_verify.chance.BLOCK", size)
+            patched.setattr("spectr_verify.rules._path.BLOCK", size)
+            in_blocks = round_law(RULES[name], pair, 2, 2)
+        for one, other in zip(in_blocks.emissions, whole.emissions, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", [name for name, rule in RULES.items() if name != "typical"])
