@@ -952,17 +952,28 @@ def certify(
     from spectr_verify.report.certificates import write_certificates
     from spectr_verify.report.tables import certificates_table
 
-    sys.set_int_max_str_digits(0)  # laws over many decades have optima of thousands of digits
     found = []
-    with _progress() as progress:
+    with _progress() as progress, _digits_of_any_number():
         for where in (Instance.of(pair, length=length, drafts=drafts) for pair in read_pairs(file, exact=True)):
             for one in ("stateless", "stateful") if kind is RuleClass.both else (kind.value,):
                 progress(f"{where.pair.name}: the {one} optimum in fractions")
                 found.append(find(where.pair, where.length, where.drafts, one))
-    _console(json_file).print(certificates_table(found))
-    if out is not None:
-        write_certificates(out, found)
-    _write(json_file, "certify", {"rows": [certificate.to_json() for certificate in found]})
+    with _digits_of_any_number():
+        _console(json_file).print(certificates_table(found))
+        if out is not None:
+            write_certificates(out, found)
+        _write(json_file, "certify", {"rows": [certificate.to_json() for certificate in found]})
+
+
+@contextmanager
+def _digits_of_any_number() -> Iterator[None]:
+    """Laws over many decades have optima of thousands of digits, more than Python writes without being asked."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 @app.command()

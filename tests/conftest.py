@@ -1,5 +1,7 @@
 """Settings that every test shares."""
 
+import signal
+
 import hypothesis
 import torch
 
@@ -9,3 +11,6 @@ hypothesis.settings.load_profile("default")
 
 # Tiny tensors: threads wait for each other longer than they work.
 torch.set_num_threads(1)
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, which what they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)

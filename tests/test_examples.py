@@ -33,6 +33,7 @@ def test_every_way_of_calling_is_shown() -> None:
     assert all(any(file in command for command in commands) for file in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "verdict"), shown(), ids=lambda part: part[1] if isinstance(part, list) else part)
 def test_the_examples_end_as_they_say(command: list[str], verdict: str) -> None:
     fewer = ["--examples", "20" if verdict != "biased" else "60"]

@@ -187,6 +187,7 @@ def test_the_number_of_pairs_is_the_one_asked_for(project: pytest.Pytester) -> N
         result.stdout.fnmatch_lines([f"*- {examples} passing*, 0 failing*"])
 
 
+@pytest.mark.slow
 def test_the_suite_runs_in_parallel(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("--spectr-verify=token", FEW, "-n", "2", timeout=120)
     result.assert_outcomes(passed=TESTS - 1, skipped=1)

@@ -51,6 +51,7 @@ def rows(table: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_main_job_prints_and_it_is_right(tmp_path: Path) -> None:
     shown = rows(next(block for block in blocks("text") if "on pair" in block))
     assert list(shown) == list(RULES)
@@ -80,6 +81,7 @@ def test_the_score_of_the_gallery_is_its_own() -> None:
     assert expected.strip() == said  # which tests/audit/test_gallery.py holds fault by fault
 
 
+@pytest.mark.slow
 def test_the_suite_of_three_lines_finds_the_fault(tmp_path: Path) -> None:
     write_files(tmp_path)
     source = next(block for block in blocks("python") if "property_suite" in block)

@@ -18,7 +18,9 @@ PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("drafts", [1, 3])
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name.startswith("ironed") else name for name in RULES]
+)
 def test_the_same_text_as_without_cache(name: str, drafts: int) -> None:
     for seed, prompt in enumerate(PROMPTS):
         plain = PlainLoop(small_pair(), RULES[name], drafts, 3, Filters(), seed)

@@ -40,6 +40,7 @@ def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProces
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900, cwd=cwd)
 
 
+@pytest.mark.slow
 @needs_coq
 def test_every_theorem_is_proved_and_assumes_no_more_than_real_analysis_does() -> None:
     before = sorted(FOLDER.iterdir())

@@ -72,7 +72,10 @@ def run(source: str, folder: Path) -> tuple[float, str]:
     return float(found[1]), done.stdout
 
 
-@pytest.mark.parametrize("function", ["at_zero", "python_at_zero", "numpy_at_zero"])
+@pytest.mark.parametrize(
+    "function",
+    ["at_zero", *(pytest.param(name, marks=pytest.mark.slow) for name in ("python_at_zero", "numpy_at_zero"))],
+)
 def test_an_extreme_uniform_is_put_in_the_generators_place(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,19 +100,20 @@ def test_an_extreme_uniform_is_put_in_the_generators_place(
     ("spec", "calls", "arguments", "drafts"),
     [
         (f"{EXAMPLES}/called_with_laws.py:forgetful", "probabilities", {}, 1),
-        (f"{EXAMPLES}/called_with_models.py:colder", "step", {"gamma": "L"}, 1),
+        pytest.param(f"{EXAMPLES}/called_with_models.py:colder", "step", {"gamma": "L"}, 1, marks=pytest.mark.slow),
         (
             "snippet_engine.py:engine.accept_all",
             "probabilities",
             {"x": "draft_tokens", "logits": "draft_logits", "gamma": "L"},
             1,
         ),
-        ("snippet_engine:two", "probabilities", {}, 2),
-        (
+        pytest.param("snippet_engine:two", "probabilities", {}, 2, marks=pytest.mark.slow),
+        pytest.param(
             "snippet_engine:logits_as_logprobs",
             "probabilities",
             {"x": "draft_tokens", "p": "draft_logits", "q": "target_logits"},
             1,
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -130,6 +134,7 @@ def test_what_it_draws_agrees_with_the_exact_law(
     assert f"exactly {report.wrong.produced:.6g}, by the target {report.wrong.target:.6g}" in line
 
 
+@pytest.mark.slow
 def test_a_later_round_is_reproduced_by_calling_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "snippet_engine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)

@@ -41,6 +41,7 @@ def test_rounding_stays_below_its_bound(name: str, pair: ToyPair, form: torch.dt
     assert error <= rounding.bound(name, pair, 2, 2, form)
 
 
+@pytest.mark.slow
 @FORMATS
 @pytest.mark.parametrize("name", list(rounding.BOUNDS))
 @given(pair=pairs(max_vocab=3, max_length=2, max_drafts=3))
