@@ -126,6 +126,11 @@ def test_a_sweep_has_a_row_for_every_cell_and_its_distance_from_the_fastest() ->
     assert len(written["differences"]) == 2 * 2 * 2
     assert len(written["behind_best"]) == 2 * (2 + 4)
     assert sum(line.rstrip().endswith(" fastest") for line in said.splitlines()) == 4
+    for temperature in (0.4, 1.0):
+        here = [each for each in written["behind_best"] if each["temperature"] == temperature and each["within_noise"]]
+        race = [each for each in here if each["rule"] == "block-race"]
+        least = min(race, key=lambda each: (each["drafts"] * each["length"], each["drafts"]))
+        assert f"block-race K = {least['drafts']}, L = {least['length']} (modelled speed-up)" in words(said)
     assert written["sources"] == {
         "overlap 0.6": {"kind": "synthetic", "vocab": 200, "overlap": 0.6, "seed": 0, "order": 4}
     }

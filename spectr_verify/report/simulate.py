@@ -36,7 +36,7 @@ def simulate_tables(
         parts += [_efficiency(found, corpus, temperature, given), Text("")]
         own = [each for each in behind if _belongs(each.cell, corpus, temperature)]
         if own:
-            parts += [_behind(own, f"{corpus}, temperature {temperature:g}"), Text("")]
+            parts += [_behind(own, f"{corpus}, temperature {temperature:g}"), _smallest(own), Text("")]
         if found.timed[corpus]:
             parts += [_times(found, corpus, temperature), Text("")]
     return Group(*parts, *_noise(compared), *_notes(found, bool(compared), bool(behind), given))
@@ -121,12 +121,26 @@ def _behind(own: list[Behind], where: str) -> Table:
     return table
 
 
+def _smallest(own: list[Behind]) -> Text:
+    """The cheapest K and L that are not told from the fastest."""
+    alike: dict[tuple[str, str], list[Cell]] = {}
+    for each in own:
+        if each.within_noise:
+            alike.setdefault((each.cell.rule, each.measure), []).append(each.cell)
+    found = []
+    for (rule, measure), cells in alike.items():
+        least = min(cells, key=lambda cell: (cell.drafts * cell.length, cell.drafts))
+        found.append(f"{rule} K = {least.drafts}, L = {least.length} ({measure})")
+    return Text(f"fewest drafted tokens a round within noise of the fastest: {'; '.join(found)}")
+
+
 def _one_behind(each: Behind | None) -> tuple[str, str]:
     if each is None:
         return "", ""
+    if each.cell == each.best:
+        return f"{each.speed_up:.2f}", "fastest"
     apart = f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})"
-    words = "fastest" if each.cell == each.best else f"{apart}, within noise" if each.within_noise else apart
-    return f"{each.speed_up:.2f}", words
+    return f"{each.speed_up:.2f}", f"~ {apart}" if each.within_noise else apart
 
 
 def _times(found: Sweep, corpus: str, temperature: float) -> Table:
@@ -257,7 +271,7 @@ def _what_noise_is(found: Sweep, any_interval: bool, behind: bool) -> Iterator[s
             "itself and not all together: of 20 differences that are none about one looks like one."
         )
     if behind:
-        yield "The fastest cell is picked from the same numbers, which flatters it a little."
+        yield "~ is within noise. The fastest cell is picked from the same numbers, which flatters it a little."
     single = [name for name, source in found.sources.items() if _prompts(found, name) == 1]
     single = [name for name in single if found.sources[name].get("kind") != "tables"]
     if single:
