@@ -4,10 +4,11 @@
 
 For every rule the median milliseconds of one round, with K = 3 drafts of L = 12 tokens, laws in float32 that are as
 peaked as a language model's, and as close to each other as a draft model that overlaps its target by 0.7. Beside it
-two ratios: to *one pass*, a sum over both models' laws (those of one draft for a rule that uses one), the time that
-reading everything once takes; and to k-seq. Every repeat times everything once, on drafts of its own, so that
-a busy machine slows all alike; ``--clock cpu`` counts the process's own time, to be had for one thread on the CPU
-of a machine that others use. ``check`` is ``check_round``, which a caller runs on laws that it does not trust.
+two ratios: to *one pass*, a sum over both models' laws (of the draft that it uses, for a rule that uses one: it is
+given all), the time that reading everything once takes; and to k-seq. Every repeat times everything once, on drafts
+of its own, so that a busy machine slows all alike; ``--clock cpu`` counts the process's own time, to be had for one
+thread on the CPU of a machine that others use. ``check`` is ``check_round``, which a caller runs on laws that it does
+not trust.
 """
 
 from __future__ import annotations
@@ -82,19 +83,17 @@ def costs(
     laws = language_like_laws(generator, rows, length, vocab)
     several = [drawn_round(generator, *laws, drafts)] * (WARM_UP + repeats)
     several = [replace(several[0], drafts=drawn(generator, several[0].draft_probs)) for _ in several]
-    single = contiguous(several[0].first_drafts(1))
-    alone = [replace(single, drafts=each.drafts[:, :1].contiguous()) for each in several]
+    alone = contiguous(several[0].first_drafts(1))
     chance = Sampled(generator)
-    given = {name: alone if RULES[name].max_drafts == 1 else several for name in names if name in RULES}
     calls: dict[str, Callable[[int], object]] = {
         "one pass": lambda number: read(several[number]),
-        "one pass, one draft": lambda number: read(alone[number]),
+        "one pass, one draft": lambda _: read(alone),
     }
     for name in names:
         if name == "check":
             calls[name] = lambda number: check_round(several[number])
         else:
-            calls[name] = lambda number, name=name: RULES[name].verify(given[name][number], chance)
+            calls[name] = lambda number, name=name: RULES[name].verify(several[number], chance)
     spent = interleaved(device, calls, WARM_UP + repeats, CLOCKS[clock])
     print(f"\nV = {vocab:,}, batch {rows}, K = {drafts}, L = {length}, overlap {overlap(*laws):.2f}; milliseconds")
     print(f"{'':30} {'K':>2} {'ms':>9} {'of one pass':>12} {'of k-seq':>9}")

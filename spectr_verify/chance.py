@@ -270,7 +270,7 @@ def block_masses(weights: Tensor) -> Tensor:
         return weights.to(torch.float64)
     whole = outcomes // BLOCK * BLOCK
     form = torch.promote_types(weights.dtype, torch.float32)
-    masses = [weights[:, :whole].reshape(len(weights), -1, BLOCK).sum(dim=-1, dtype=form)]
+    masses = [weights[:, :whole].reshape(len(weights), whole // BLOCK, BLOCK).sum(dim=-1, dtype=form)]
     if whole < outcomes:
         masses.append(weights[:, whole:].sum(dim=-1, keepdim=True, dtype=form))
     return torch.cat(masses, dim=1).to(torch.float64)

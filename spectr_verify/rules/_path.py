@@ -7,13 +7,13 @@ laws, float32 at least, and sums accumulate in float64, from blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from spectr_verify.chance import BLOCK, Chance, block_masses
+from spectr_verify.chance import BLOCK, block_masses
 from spectr_verify.rounds import Emission, Round
 
 _LARGEST = 1e300
@@ -125,41 +125,38 @@ class Places:
 
     def masses(self, weight: Tensor) -> Tensor:
         """Sums of (w q - p)+ over the vocabulary, for weights in [0, 1]: float64 [n]."""
-        found = torch.zeros_like(weight)
+        return self.sums(weight).sum(dim=-1) * weight
+
+    def sums(self, weight: Tensor) -> Tensor:
+        """Sums of the ``residual`` over blocks of the vocabulary, see ``chance.block_masses``: float64 [n, blocks]."""
         surplus = _surplus(weight, self.form)[:, None]
-        for part, q, p in self.laws():
-            found[part] = total(_residual(surplus[part], q, p))
-        return found * weight
+        return self._over_blocks(block_masses(_residual(surplus[part], q, p)) for part, q, p in self.laws())
 
-    def block_masses(self, weight: Tensor, plain: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums of the ``residual`` over blocks of the vocabulary, see ``chance.block_masses``: float64 [n, blocks].
+    def target_sums(self) -> Tensor:
+        """Sums of the target over blocks of the vocabulary: float64 [n, blocks]."""
+        return self._over_blocks(block_masses(q) for _, q, _ in self.laws())
 
-        Those of the target where ``plain`` [n], or where nothing is left; bool [n] tells where.
-        """
-        surplus = _surplus(weight, self.form)[:, None]
-        found, plain = [], plain.clone()
-        for part, q, p in self.laws():
-            left = block_masses(_residual(surplus[part], q, p))
-            plain[part] |= left.sum(dim=-1) <= 0
-            found.append(torch.where(plain[part, None], block_masses(q), left) if plain[part].any() else left)
-        return torch.cat(found), plain
+    def _over_blocks(self, found: Iterable[Tensor]) -> Tensor:
+        none = block_masses(self.target_probs.new_zeros(0, self.target_probs.shape[-1]))
+        return torch.cat([none, *found])
 
-    def within(self, block: Tensor, weight: Tensor, plain: Tensor) -> Tensor:
-        """The entries of one block [n] that ``block_masses`` adds up: [n, BLOCK], zero beyond the vocabulary."""
-        q, p = (_block(laws, at, block).to(self.form) for laws, at in self._both())
-        left = _residual(_surplus(weight, self.form)[:, None], q, p)
-        return torch.where(plain[:, None], q, or_target(left, q))
+    def block(self, number: Tensor) -> tuple[Tensor, Tensor]:
+        """One block of the vocabulary, int64 [n], out of q and p: [n, BLOCK] each, zero beyond the vocabulary."""
+        index = number[:, None] * BLOCK + torch.arange(BLOCK, device=number.device)
+        beyond = index >= self.target_probs.shape[-1]
+        index = index.masked_fill(beyond, 0)
+        q, p = (
+            laws[(*(where[:, None] for where in torch.unravel_index(at, laws.shape[:-1])), index)]
+            for laws, at in self._both()
+        )
+        return q.masked_fill(beyond, 0.0).to(self.form), p.masked_fill(beyond, 0.0).to(self.form)
+
+    def left(self, weight: Tensor, q: Tensor, p: Tensor) -> Tensor:
+        """The ``residual`` of some entries of the laws, [n, m]."""
+        return _residual(_surplus(weight, self.form)[:, None], q, p)
 
     def _both(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         return (self.target_probs.detach(), self.target_at), (self.draft_probs.detach(), self.draft_at)
-
-
-def _block(laws: Tensor, at: Tensor, block: Tensor) -> Tensor:
-    """One block of each of the laws [.., V] numbered ``at`` [n]: [n, BLOCK], zero beyond the vocabulary."""
-    index = block[:, None] * BLOCK + torch.arange(BLOCK, device=block.device)
-    beyond = index >= laws.shape[-1]
-    law = (where[:, None] for where in torch.unravel_index(at, laws.shape[:-1]))
-    return laws[(*law, index.masked_fill(beyond, 0))].masked_fill(beyond, 0.0)
 
 
 def _some(laws: Tensor, at: Tensor) -> Tensor:
@@ -183,26 +180,6 @@ def stop_at_first_rejection(accept: Tensor) -> Tensor:
     """P(tau = i) when tokens are accepted in turn with probabilities ``accept`` [.., L]: [.., L+1]."""
     reached = torch.cat([torch.ones_like(accept[..., :1]), accept.cumprod(dim=-1)], dim=-1)
     return reached * torch.cat([1 - accept, torch.ones_like(accept[..., :1])], dim=-1)
-
-
-def corrected(round: Round, accepted: Tensor, weight: Tensor, chance: Chance) -> Tensor:
-    """The token after each draft's accepted ones, from (w q - p)+ there, from q after a whole draft: int64 [B, K].
-
-    Args:
-        round: the laws.
-        accepted: int64 [B, K], the accepted length of each draft.
-        weight: [B, K], the running weight w there.
-        chance: draws.
-    """
-    length = accepted.flatten()
-    places = Places.on_drafts(round, torch.arange(len(length), device=length.device), length)
-    weight, plain, shape = weight.flatten(), length == round.length, (*accepted.shape, -1)
-    masses, plain = places.block_masses(weight, plain)
-    block = chance.categorical(masses.view(shape))
-    if masses.shape[-1] == round.vocab:  # no more tokens than fit into a block: every one is a block of its own
-        return block
-    inside = places.within(block.flatten(), weight, plain)
-    return block * BLOCK + chance.categorical(inside.view(shape))
 
 
 def emit(round: Round, draft: Tensor, accepted: Tensor, extra: Tensor) -> Emission:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import Places, corrected, emit, on_paths, ratio
+from spectr_verify.rules._path import emit, on_paths, ratio
+from spectr_verify.rules._residuals import Residuals
 
 _LARGEST_LOG = 690.0
 """Running weights stop at exp of this, about 1e300."""
@@ -34,29 +35,26 @@ def running_weight(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, *,
     return logs.clamp(max=_LARGEST_LOG).exp()
 
 
-def stop_block(weight: Tensor, p: Tensor, q: Tensor, round: Round, chance: Chance) -> Tensor:
+def stop_block(residuals: Residuals, p: Tensor, q: Tensor, chance: Chance) -> Tensor:
     """The last prefix of each draft whose own coin succeeds: its length, int64 [B, K].
 
     With A = sum of (w q - p)+ over the vocabulary the coin is h = A / (A + 1 - w) where w < 1, else 1; the whole
     draft has h = min(w, 1). The same formula serves greedy block verification, whose weight is not capped.
 
     Args:
-        weight: float64 [B, K, L+1], the running weight after each prefix.
+        residuals: with the running weight after each prefix.
         p, q: float64 [B, K, L], both models' probability of each drafted token.
-        round: where the laws are.
         chance: draws.
     """
-    weight = weight.clamp(max=1.0)
-    weights = weight.flatten(0, 1)
+    weight, length = residuals.weight.clamp(max=1.0), p.shape[-1]
 
     def success(path: Tensor, place: Tensor) -> Tensor:
-        w = weights[path, place]
-        open = ((w < 1) & (place < round.length)).nonzero()[:, 0]
-        before = w[open]
-        mass = Places.on_drafts(round, path[open], place[open]).masses(before)
-        return w.index_copy(0, open, mass / (mass + 1 - before))
+        w = weight[path, place]
+        open = ((w < 1) & (place < length)).nonzero()[:, 0]
+        mass = residuals.masses(path[open], place[open])
+        return w.index_copy(0, open, mass / (mass + 1 - w[open]))
 
-    return chance.last_success(coin_bound(weight, p, q), success)
+    return chance.last_success(coin_bound(weight.view(*p.shape[:-1], -1), p, q), success)
 
 
 def coin_bound(weight: Tensor, p: Tensor, q: Tensor) -> Tensor:
@@ -78,9 +76,9 @@ def verify_block(round: Round, chance: Chance, *, capped: bool) -> Emission:
     round = round.first_drafts(1)
     weight = running_weight(round.drafts, round.draft_probs, round.target_probs, capped=capped)
     p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
-    accepted = stop_block(weight, p, q, round, chance)
-    stopped = weight.gather(-1, accepted[..., None])[..., 0]
-    extra = corrected(round, accepted, stopped, chance)
+    residuals = Residuals(round, weight)
+    accepted = stop_block(residuals, p, q, chance)
+    extra = residuals.choose(accepted, chance)
     return emit(round, torch.zeros_like(accepted[:, 0]), accepted[:, 0], extra[:, 0])
 
 

@@ -6,7 +6,8 @@ import torch
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import corrected, emit, on_paths, ratio
+from spectr_verify.rules._path import emit, on_paths, ratio
+from spectr_verify.rules._residuals import Residuals
 from spectr_verify.rules.block import log_weight, stop_block
 
 
@@ -22,9 +23,10 @@ def block_race(round: Round, chance: Chance) -> Emission:
     logs = log_weight(p, q)
     largest = logs.cummax(dim=-1).values
     weights = (logs - largest).exp()
-    accepted = stop_block(weights, p, q, round, chance)
+    residuals = Residuals(round, weights)
+    accepted = stop_block(residuals, p, q, chance)
     weight, high = (along.gather(-1, accepted[..., None])[..., 0] for along in (weights, (-largest).exp()))
-    extra = corrected(round, accepted, weight, chance)
+    extra = residuals.choose(accepted, chance)
     # high is rho there, the smallest min(P/Q, 1) on the way. The correction's weight (W q - p)+ is positive only where
     # rho(vc) = rho(v) p / (W q) lies below rho(v).
     row, draft = torch.arange(round.rows, device=extra.device), torch.arange(round.num_drafts, device=extra.device)

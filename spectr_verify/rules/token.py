@@ -6,7 +6,8 @@ import torch
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules._path import corrected, emit, on_paths, ratio, stop_at_first_rejection
+from spectr_verify.rules._path import emit, on_paths, ratio, stop_at_first_rejection
+from spectr_verify.rules._residuals import Residuals
 
 
 def token(round: Round, chance: Chance) -> Emission:
@@ -16,6 +17,7 @@ def token(round: Round, chance: Chance) -> Emission:
     """
     round = round.first_drafts(1)
     p, q = on_paths(round.drafts, round.draft_probs, round.target_probs)
-    accepted = chance.categorical(stop_at_first_rejection(ratio(q, p).clamp(max=1.0)))
-    extra = corrected(round, accepted, torch.ones_like(accepted, dtype=torch.float64), chance)
+    stops = stop_at_first_rejection(ratio(q, p).clamp(max=1.0))
+    accepted = chance.categorical(stops)
+    extra = Residuals(round, torch.ones_like(stops)).choose(accepted, chance)
     return emit(round, torch.zeros_like(accepted[:, 0]), accepted[:, 0], extra[:, 0])

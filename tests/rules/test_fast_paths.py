@@ -329,8 +329,8 @@ def test_a_token_that_is_chosen_by_block_and_entry_has_the_same_law(
     for pair in family_pairs(0, 3, 2)[:3]:
         whole = round_law(RULES[name], pair, 2, 2)
         with monkeypatch.context() as patched:
-            patched.setattr("spectr_verify.chance.BLOCK", size)
-            patched.setattr("spectr_verify.rules._path.BLOCK", size)
+            for module in ("chance", "rules._path", "rules._residuals"):
+                patched.setattr(f"spectr_verify.{module}.BLOCK", size)
             in_blocks = round_law(RULES[name], pair, 2, 2)
         for one, other in zip(in_blocks.emissions, whole.emissions, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
