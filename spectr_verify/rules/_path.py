@@ -161,9 +161,18 @@ class Places:
 
 def _some(laws: Tensor, at: Tensor) -> Tensor:
     """The laws [.., V] numbered ``at`` [n], counted over ``..``: [n, V]. A single one is not copied."""
-    if not laws.is_contiguous():  # laws of some drafts, or one law for several: what is not asked for is not copied
-        return laws[torch.unravel_index(at, laws.shape[:-1])]
-    laws = laws.view(-1, laws.shape[-1])
+    size, steps = laws.shape[-1], laws.stride()
+    if laws.is_contiguous():
+        laws = laws.view(-1, size)
+    else:  # laws of some drafts, or one law for several: what is not asked for is not copied
+        where = torch.unravel_index(at, laws.shape[:-1])
+        if steps[-1] != 1 or any(step % size for step in steps[:-1]):
+            return laws[where]
+        # All lie one behind the other in memory, with others between them.
+        rows = [step // size for step in steps[:-1]]
+        count = 1 + sum((length - 1) * step for length, step in zip(laws.shape, rows, strict=False))
+        laws = laws.as_strided((count, size), (size, 1))
+        at = sum((index * step for index, step in zip(where, rows, strict=True)), torch.zeros_like(at))
     return laws.narrow(0, int(at), 1) if len(at) == 1 else laws.index_select(0, at)
 
 
