@@ -1,7 +1,7 @@
 """How often the Monte Carlo test rejects rules that are lossless: each runs with 20 seeds on the shipped pair.
 
-    python benchmarks/false_alarms.py [--texts 400] [--seeds 0-19] [--temperature 1] [--rule NAME ..] [--prompt-tokens N]
-        [--log FILE]
+    python benchmarks/false_alarms.py [--texts 400] [--seeds 0-19] [--temperature 1] [--rule NAME ..]
+        [--prompt-tokens N] [--log FILE]
 
 Prints for every lossless rule how many runs reject it, the largest e-values (a run ends where 1/alpha is reached), and
 the smallest p-value of the first tokens. At alpha = 0.001 one run in some hundreds may reject. Prompts cut to a few
