@@ -20,11 +20,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
-from math import prod
+from math import prod, sqrt
 
 ZERO, ONE = Fraction(0), Fraction(1)
 PRECISION = 2**45
 """k-seq's s is the smallest valid multiple of one part in so many; ironed scores are cut as finely."""
+PIECES = 16
+"""Pieces of the scores that blended tournaments start from."""
+LARGEST = Fraction(10**12)
+"""Ratios q/p beyond this, or below one part in so many, are filled as if they were equal."""
 TUPLES = 1_000_000
 """Tuples of drafts that are gone through at most."""
 SHOWN = 60
@@ -386,18 +390,23 @@ def next_token_alone(m, prefix, drafts):
 
 @cache
 def ironed(m, capped):
-    """The models with the winner's law in the draft's place, and the scores of every text.
+    """A tournament in which every node irons its scores; see ``scored``."""
+    return scored(m, [(ZERO, ONE, ONE)], shared_out, capped)
+
+
+def scored(m, scores, share, capped):
+    """The models with the winner's law in the draft's place, and the scores of every text, from those of all drafts.
 
     Scores are pieces (low, high, mass): a draft through the text has a score in a piece with the probability mass, and
     evenly there. Of all drafts' scores together each is uniform on [0, 1].
     """
-    laws, scores = {}, {(): [(ZERO, ONE, ONE)]}
+    laws, scores = {}, {(): scores}
 
     def visit(text, weight):
         if len(text) == m.length or text not in scores:
             laws[text] = m.p.get(text)
             return
-        shared = shared_out(m, text, scores[text], weight)
+        shared = share(m, text, scores[text], weight)
         rate = {c: win_rate(part, m.drafts) for c, part in shared.items()}
         whole = win_rate(scores[text], m.drafts)
         laws[text] = tuple(m.p[text][c] * rate.get(c, ZERO) / whole for c in range(m.vocab))
@@ -433,6 +442,65 @@ def shared_out(m, text, scores, weight):
     for first, last in pairwise(free):
         parts |= spread(scores, p, tokens, t, wanted, first, last, K)
     return parts
+
+
+def blended_tournament_block(m, drafts):
+    winner, scores = blended(m)
+    law = largest_of([scores[x] for x in drafts])
+    return mixed((chance, block(winner, [x])) for x, chance in zip(drafts, law, strict=True))
+
+
+@cache
+def blended(m):
+    """A tournament in which every node irons some of its scores and fills the others."""
+    ends = [Fraction((i / PIECES) ** (2 / (m.drafts + 1))) for i in range(PIECES + 1)]
+    return scored(m, [(low, high, high - low) for low, high in pairwise(ends)], blend, capped=True)
+
+
+def blend(m, text, scores, weight):
+    """Of each child's scores the part fidelity^(levels left) is ironed, and the others filled; the part is rounded."""
+    fidelity = sum(sqrt(p * q) for p, q in zip(m.p[text], m.q[text], strict=True)) ** 2
+    part = Fraction(round(min(fidelity, 1.0) ** (m.length - 1 - len(text)) * PRECISION), PRECISION)
+    poured = poured_out(m, text, scores)
+    return {
+        c: merged([(part, pieces), (1 - part, poured[c])]) for c, pieces in shared_out(m, text, scores, weight).items()
+    }
+
+
+def poured_out(m, text, scores):
+    """From the highest score down all tokens get on as the target has them, each until its drafts are used up."""
+    p, ratio = m.p[text], {}
+    for c, mass in enumerate(p):
+        if mass:
+            ratio[c] = min(max(m.q[text][c] / mass, 1 / LARGEST), LARGEST)
+    above, begun, parts = ZERO, dict.fromkeys(ratio, ZERO), {c: [] for c in ratio}
+    for low, high, share in reversed(scores):
+        above += share
+        level = level_of(above, p, ratio)
+        for c, rate in ratio.items():
+            done = min(rate * level, ONE)
+            if done > begun[c]:
+                parts[c].insert(0, (low, high, done - begun[c]))
+            begun[c] = done
+    return parts
+
+
+def level_of(above, p, ratio):
+    """The level at which the tokens min(p, level * ratio * p) sum to a share of all drafts."""
+    used, going = ZERO, sum(rate * p[c] for c, rate in ratio.items())
+    for c in sorted(ratio, key=lambda c: -ratio[c]):
+        if above - used <= going / ratio[c]:
+            return (above - used) / going
+        used, going = used + p[c], going - ratio[c] * p[c]
+    raise AssertionError("a share of all drafts is at most one")
+
+
+def merged(parts):
+    """The mixture of scores: pairs of a weight and pieces."""
+    ends = sorted({end for _, pieces in parts for piece in pieces for end in piece[:2]})
+    below = [sum(weight * chance_below(pieces, end) for weight, pieces in parts) for end in ends]
+    cells = zip(pairwise(ends), pairwise(below), strict=True)
+    return [(*cell, after - before) for cell, (before, after) in cells if after > before]
 
 
 def spread(scores, p, tokens, t, wanted, first, last, K):
@@ -554,6 +622,7 @@ RULES = {
     "tournament-greedy-block": tournament_greedy_block,
     "ironed-tournament-block": ironed_tournament_block,
     "ironed-tournament-greedy-block": ironed_tournament_greedy_block,
+    "blended-tournament-block": blended_tournament_block,
     "optimal-token": optimal_token,
     "exact-match": exact_match,
 }

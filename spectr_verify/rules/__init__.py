@@ -188,6 +188,13 @@ _REGISTER = (
         source="this project",
     ),
     Rule(
+        "blended-tournament-block",
+        _late("blended_tournament", "blended_tournament_block"),
+        lossless=True,
+        summary="scores ironed for the level or filled for those below, then block verification",
+        source="this project",
+    ),
+    Rule(
         "optimal-token",
         _late("optimal_token", "optimal_token"),
         lossless=True,

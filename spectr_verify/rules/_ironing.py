@@ -16,12 +16,15 @@ drafts still. Whatever the children want, and however they share, the rule stays
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from spectr_verify.rounds import Round
 from spectr_verify.rules._path import any_of, ratio
 
 _STEPS, _TOLERANCE = 64, 1e-15
@@ -64,35 +67,52 @@ class Density:
         """T'(t): [N, m] to [N, m]."""
         if self.whole:
             return self.drafts * t ** (self.drafts - 1)
-        return self.drafts * self._relative(self.score(t)) ** (self.drafts - 1) / self._wins()[:, -1:]
+        return self.drafts * self._relative(self.score(t)) ** (self.drafts - 1) / self._wins[:, -1:]
 
     def wins(self, t: Tensor) -> Tensor:
         """T(t), the share of the node's wins that go to the share t of its drafts with the lowest scores: [N, m]."""
         if self.whole:
             return t**self.drafts
         piece, start, low, score = self._located(t)
-        below = self._wins()
+        below = self._wins
         inside = (t - start).clamp(min=0.0) * self._mean_slope(self._relative(low), self._relative(score))
         return (below.gather(1, piece) + inside) / below[:, -1:]
 
-    def parts(self, cuts: Tensor, upper: Tensor) -> Density:
+    def parts(self, spread: Stretches) -> Density:
         """The densities of m children, each spread evenly over two neighbouring stretches of the node's drafts.
-
-        Args:
-            cuts: [N, m, 3], where the stretches begin, meet and end, as shares t; one of them may be empty.
-            upper: [N, m], the part of the child's drafts in the upper stretch.
 
         Returns:
             N m rows of n + 1 pieces.
         """
-        node = self.repeated(cuts.shape[1])
-        low, middle, high = cuts.flatten(0, 1).split(1, dim=1)
-        in_upper = upper.flatten()[:, None]
-        t = torch.cat([low, middle, high, node.shares[:, 1:-1].clamp(low, high)], dim=1).sort(dim=1).values
-        in_lower = ratio(t.clamp(max=middle) - low, middle - low) * (1 - in_upper)
-        shares = in_lower + ratio(t.clamp(min=middle) - middle, high - middle) * in_upper
+        node = self.repeated(spread.cuts.shape[1])
+        cuts = spread.cuts.flatten(0, 1)
+        t = torch.cat([cuts, node.shares[:, 1:-1].clamp(cuts[:, :1], cuts[:, 2:])], dim=1).sort(dim=1).values
+        shares = spread.below(t)
         shares[:, -1] = 1.0
         return Density(node.score(t), shares, node.drafts)
+
+    def cut(self, ends: Tensor) -> Density:
+        """The root's, with more ends of pieces: float64 [n+1] from 0 to 1."""
+        every = ends.expand(len(self.drafts), -1)
+        return replace(self, ends=every, shares=every)
+
+    def trimmed(self) -> Density:
+        """Without the scores below the lowest and above the highest piece that has drafts."""
+        low = torch.where(self.shares <= 0, self.ends, 0.0).amax(dim=1, keepdim=True)
+        high = torch.where(self.shares >= 1, self.ends, 1.0).amin(dim=1, keepdim=True)
+        return replace(self, ends=self.ends.clamp(low, high))
+
+    def slopes(self) -> Tensor:
+        """The mean of T' on each piece: [N, n]."""
+        ends = self._relative(self.ends)
+        return self._mean_slope(ends[:, :-1], ends[:, 1:]) / self._wins[:, -1:]
+
+    def interpolated(self, values: Tensor, t: Tensor) -> Tensor:
+        """Between ``values`` [N, n+1] at the ends of the pieces, evenly on each piece: at shares t [N, m] to [N, m]."""
+        piece, start, _, _ = self._located(t)
+        before, after = values.gather(1, piece), values.gather(1, piece + 1)
+        part = ratio((t - start).clamp(min=0.0), self.shares.gather(1, piece + 1) - start)
+        return before + part.clamp(max=1.0) * (after - before)
 
     def repeated(self, times: int) -> Density:
         """Every row ``times`` times."""
@@ -110,6 +130,7 @@ class Density:
         """In units of the highest score: powers of small ones would underflow, and T does not depend on the unit."""
         return score / self.ends[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)
 
+    @cached_property
     def _wins(self) -> Tensor:
         """Wins below each end, in units of their own: [N, n+1]."""
         ends = self._relative(self.ends)
@@ -124,6 +145,26 @@ class Density:
         return torch.where(tiny, self.drafts, any_of(gap, self.drafts) / gap.masked_fill(tiny, 1.0)) * top ** (
             self.drafts - 1
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Where m children of each of N nodes are: evenly over two neighbouring stretches of the node's drafts.
+
+    Attributes:
+        cuts: float64 [N, m, 3], where the stretches begin, meet and end, as shares t; one of them may be empty.
+        upper: float64 [N, m], the part of the child's drafts in the upper stretch.
+    """
+
+    cuts: Tensor
+    upper: Tensor
+
+    def below(self, t: Tensor) -> Tensor:
+        """The part of each child's drafts below some shares t of its node's: [N m, n] to [N m, n]."""
+        low, middle, high = self.cuts.flatten(0, 1).split(1, dim=1)
+        in_upper = self.upper.flatten()[:, None]
+        in_lower = ratio((t.clamp(max=middle) - low).clamp(min=0.0), middle - low) * (1 - in_upper)
+        return in_lower + ratio(t.clamp(middle, high) - middle, high - middle) * in_upper
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +206,11 @@ class Sharing:
         return torch.where(mass > 0, self.wins.gather(1, edge) / mass, torch.inf)
 
     def children(self, tokens: Tensor) -> Density:
-        """The scores of some children, ``tokens`` int64 [N, m]: N m rows, those of one node together.
+        """The scores of some children, ``tokens`` int64 [N, m]: N m rows, those of one node together."""
+        return self.density.parts(self.stretches(tokens))
+
+    def stretches(self, tokens: Tensor) -> Stretches:
+        """Where some children are, ``tokens`` int64 [N, m].
 
         Between two free vertices a line is drawn from cut to cut: chords of T, each tangent to W from below, so that
         a child whose slope lies between those of two neighbouring chords is spread over their two stretches, and all
@@ -184,7 +229,7 @@ class Sharing:
             high, touched = torch.where(ahead, far, high), torch.where(ahead, further, touched)
         above = (self.slope(edge) - before).clamp(min=0.0)
         upper = torch.where(low == middle, 1.0, ratio(above, rise - before).clamp(0.0, 1.0))
-        return self.density.parts(torch.stack([low, middle, high], dim=-1), upper)
+        return Stretches(torch.stack([low, middle, high], dim=-1), upper)
 
     def _block(self, edge: Tensor) -> tuple[Tensor, Tensor]:
         """The last free vertex before an edge and the first one after it: int64 [N, m] each."""
@@ -225,13 +270,32 @@ class Sharing:
         return at
 
 
-def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor) -> Sharing:
+class Shared(Protocol):
+    """The scores of nodes, shared out among their children."""
+
+    @property
+    def law(self) -> Tensor:
+        """Law of the winner's next token: float64 [N, V]."""
+
+    def law_of(self, tokens: Tensor) -> Tensor:
+        """The same of some tokens: int64 [N, m] to [N, m]."""
+
+    def children(self, tokens: Tensor) -> Density:
+        """The scores of some children, ``tokens`` int64 [N, m]: N m rows, those of one node together."""
+
+
+Share = Callable[[Density, Tensor, Tensor, Tensor, int], Shared]
+"""Shares out scores: see ``share_out``; the last argument is how many levels are left after the children."""
+
+
+def share_out(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int = 0) -> Sharing:
     """What the children of a node want.
 
     Args:
         density: the node's scores, N rows.
         p, q: float64 [N, V], next-token laws.
         weight: float64 [N], the weight w of block verification at the node: a child can use the wins w q.
+        left: how many levels are left after this one, which is the only one that is looked at.
     """
     order = _ascending(torch.where(p > 0, q / p, torch.inf))
     place = torch.empty_like(order).scatter_(1, order, torch.arange(p.shape[1], device=p.device).expand_as(order))
@@ -260,16 +324,18 @@ def _ironed(t: Tensor, mass: Tensor, useful: Tensor, least: Tensor, steepest: Te
     caps = torch.cat([torch.zeros_like(t[:, :1]), useful.cumsum(dim=1)], dim=1)
     most, peak = (least - caps).max(dim=1, keepdim=True)
     vocab = mass.shape[1]
+    # Not as products, which underflow where a token has the least probability there is.
+    rises = torch.where(mass > 0, useful / mass, torch.inf)
 
     def before(vertex: Tensor) -> Tensor:
         """Whether the line from the start goes on over the edge after a vertex: useful wins a draft are fewer."""
         used = caps.gather(1, vertex) + most
-        return useful.gather(1, vertex) * t.gather(1, vertex) < mass.gather(1, vertex) * used
+        return rises.gather(1, vertex) * t.gather(1, vertex) < used
 
     def after(vertex: Tensor) -> Tensor:
         """Whether the line to the end begins later: useful wins a draft are fewer than on a line from here."""
         left, above = 1 - most - caps.gather(1, vertex), 1 - t.gather(1, vertex)
-        return left * mass.gather(1, vertex) > useful.gather(1, vertex) * above
+        return left > rises.gather(1, vertex) * above
 
     low = _first_after(before, torch.zeros_like(peak), peak, vocab)
     high = _first_after(after, peak.clamp(max=vocab - 1), torch.full_like(peak, vocab - 1), vocab)
@@ -310,7 +376,7 @@ def _ascending(values: Tensor) -> Tensor:
 
 
 def descend(
-    tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int, *, capped: bool
+    tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int, *, capped: bool, share: Share = share_out
 ) -> Iterator[tuple[Tensor, Density]]:
     """Walk along paths from the root: law of the winner's next token, and the scores after the path's next token.
 
@@ -318,16 +384,33 @@ def descend(
         tokens: int64 [N, n]; draft_probs, target_probs: [N, n, V].
         drafts: K.
         capped: whether the running weight is capped at 1, for block verification, or not, for greedy block.
+        share: how nodes share out their scores.
     """
     density = Density.of_root(torch.full((len(tokens),), drafts, device=tokens.device))
     weight = torch.ones(len(tokens), dtype=torch.float64, device=tokens.device)
     for i in range(tokens.shape[1]):
         p, q, token = draft_probs[:, i].to(torch.float64), target_probs[:, i].to(torch.float64), tokens[:, i : i + 1]
-        sharing = share_out(density, p, q, weight)
+        sharing = share(density, p, q, weight, tokens.shape[1] - 1 - i)
         density = sharing.children(token)
         yield sharing.law, density
         weight = ratio(weight * q.gather(1, token)[:, 0], sharing.law_of(token)[:, 0])
         weight = weight.clamp(max=1.0) if capped else weight
+
+
+def win_chances(round: Round, share: Share, *, capped: bool) -> Tensor:
+    """Probability that each draft has the largest score, given the drafts: float64 [B, K]; see ``descend``."""
+    tokens, p, q = (part.flatten(0, 1) for part in (round.drafts, round.draft_probs, round.target_probs[:, :, :-1]))
+    for _, density in descend(tokens, p, q, round.num_drafts, capped=capped, share=share):
+        scores = density
+    return largest_score_law(*(part.unflatten(0, round.drafts.shape[:2]) for part in (scores.ends, scores.shares)))
+
+
+def winner_law(
+    tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int, *, capped: bool, share: Share = share_out
+) -> Tensor:
+    """Next-token laws of the winner along paths: float64 [N, n, V]; see ``descend``."""
+    walk = descend(tokens, draft_probs, target_probs, drafts, capped=capped, share=share)
+    return torch.stack([law for law, _ in walk], dim=1)
 
 
 def largest_score_law(ends: Tensor, shares: Tensor) -> Tensor:

@@ -6,47 +6,28 @@ differ, its token comes later. The winner's law is known in closed form and take
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
-from spectr_verify.rules import greedy_block as greedy
-from spectr_verify.rules.block import verify_block
+from spectr_verify.rules import _winner
+from spectr_verify.rules._winner import verify_winner
 
 
 def tournament_block(round: Round, chance: Chance) -> Emission:
     """Block verification of the tournament's winner. Stateless, any K."""
-    return _verify_winner(round, chance, capped=True)
+    return verify_winner(round, chance, winning_draft(round), winner_law, capped=True)
 
 
 def tournament_greedy_block(round: Round, chance: Chance) -> Emission:
     """Greedy block verification of the tournament's winner; needs ``modified_target``."""
-    return _verify_winner(round, chance, capped=False)
+    return verify_winner(round, chance, winning_draft(round), winner_law, capped=False)
 
 
 def modified_target(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int) -> Tensor:
-    """Greedy block verification's modified target with the winner's law in the draft law's place.
-
-    Args:
-        tokens: int64 [B, n], the text; draft_probs, target_probs: [B, n, V], laws after its first i tokens.
-        drafts: K.
-
-    Returns:
-        Weights [B, n, V]; rows need not sum to 1.
-    """
-    winner = winner_law(tokens, draft_probs, target_probs, drafts)
-    return greedy.modified_target(tokens, winner, target_probs, 1)
-
-
-def _verify_winner(round: Round, chance: Chance, *, capped: bool) -> Emission:
-    winner = winning_draft(round)
-    path = round.draft(winner)
-    law = winner_law(path.drafts[:, 0], path.draft_probs[:, 0], path.target_probs[:, 0, :-1], round.num_drafts)
-    emission = verify_block(replace(path, draft_probs=law[:, None]), chance, capped=capped)
-    return replace(emission, draft=torch.where(emission.draft < 0, -1, winner))
+    """See ``_winner.modified_target``."""
+    return _winner.modified_target(tokens, draft_probs, target_probs, drafts, winner_law)
 
 
 def winning_draft(round: Round) -> Tensor:
