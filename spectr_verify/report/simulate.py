@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FEW = 3
 """Pairs of rules whose intervals are all listed."""
 
+EFFICIENCY = "tokens\na round"
+"""The heading of block efficiencies, over two lines: the longest names of rules leave it no more room."""
+
 MOST_LISTED = 4
 """Settings whose pairs within noise are listed; of more they are only counted."""
 
@@ -60,13 +63,13 @@ def _efficiency(found: Sweep, corpus: str, temperature: float, given: TimeModel 
     table = _table(f"{corpus}, temperature {temperature:g}" + (": first rounds" if first else ""))
     bounds = {_share_of(found.headrooms[cell]) for cell in here if cell in found.headrooms}
     timed = found.timed[corpus]
-    wanted = ["K", "L", "tokens a round", "sd", "accepted", *(["measured"] if timed else []), "modelled"]
+    wanted = ["K", "L", EFFICIENCY, "sd", "accepted", *(["measured"] if timed else []), "modelled"]
     wanted += sorted(bounds)
     table.add_column("rule", no_wrap=True)
     table.add_column("lossless")
     for column in wanted:
         table.add_column(column, justify="right")
-    own = {"K": "-", "L": "-", "tokens a round": "1.00", "measured": "1.00", "modelled": "1.00"}
+    own = {"K": "-", "L": "-", EFFICIENCY: "1.00", "measured": "1.00", "modelled": "1.00"}
     table.add_row(Text(ALONE), _lossless(True), *(own.get(column, "") for column in wanted))
     for cells in _rows(found, corpus, temperature):
         if len(cells) > 1:
@@ -84,7 +87,7 @@ def _cells(found: Sweep, cell: Cell, given: TimeModel | None) -> dict[str, str]:
     shown = {
         "K": str(cell.drafts),
         "L": str(cell.length),
-        "tokens a round": f"{efficiency.value:.4f}" if outcome.exact else _with_error(efficiency),
+        EFFICIENCY: f"{efficiency.value:.4f}" if outcome.exact else _with_error(efficiency),
         "sd": "" if efficiency.spread is None else f"{efficiency.spread:.2f}",
         "accepted": f"{outcome.acceptance_rate:.0%}",
         "measured": _with_error(outcome.speed_up) if found.timed[cell.corpus] else "",
@@ -98,13 +101,13 @@ def _cells(found: Sweep, cell: Cell, given: TimeModel | None) -> dict[str, str]:
 
 
 def _share_of(headroom: Headroom) -> str:
-    return f"of {headroom.what}" + (" (est.)" if headroom.estimated else "")
+    return "of level\nbound\n(est.)" if headroom.estimated else "of optimum"
 
 
 def _behind(own: list[Behind], where: str) -> Table:
     """How much slower every cell is than the fastest of its rule."""
     measures = list(dict.fromkeys(each.measure for each in own))
-    table = _table(f"{where}: behind the fastest K and L of each rule")
+    table = _table(f"{where}: behind each rule's fastest")
     table.add_column("rule", no_wrap=True)
     for column in ("K", "L", *chain.from_iterable((measure, "behind by (95% interval)") for measure in measures)):
         table.add_column(column, justify="right")
@@ -164,7 +167,9 @@ def _times(found: Sweep, corpus: str, temperature: float) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(box=SIMPLE_HEAD, title=Text(title), title_style="bold", title_justify="left", show_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title_style="bold", title_justify="left")
+    table.title = Text(title)
+    return table
 
 
 def _lossless(lossless: bool | None) -> Text:
