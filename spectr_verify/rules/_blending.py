@@ -85,13 +85,18 @@ class Blend:
         sharing: the ironed part.
         filling: the rest.
         ironed: float64 [N, 1], how much of each child's drafts is ironed.
-        law: law of the winner's next token: float64 [N, V].
+        filled: float64 [N, V], law of the winner's next token if all were filled.
     """
 
     sharing: Sharing
     filling: Filling
     ironed: Tensor
-    law: Tensor
+    filled: Tensor
+
+    @property
+    def law(self) -> Tensor:
+        """Law of the winner's next token: [N, V], by token."""
+        return self.filled + self.ironed * (self.sharing.law - self.filled)
 
     @property
     def density(self) -> Density:
@@ -126,8 +131,7 @@ def blend(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> 
     fidelity = (p * q).sqrt().sum(dim=1, keepdim=True) ** 2
     ironed = fidelity.clamp(max=1.0) ** left
     filled = p * filling.wins()
-    law = (1 - ironed) * filled / filled.sum(dim=1, keepdim=True) + ironed * sharing.law
-    return Blend(sharing, filling, ironed, law)
+    return Blend(sharing, filling, ironed, filled / filled.sum(dim=1, keepdim=True))
 
 
 def _root_ends(density: Density) -> Tensor:

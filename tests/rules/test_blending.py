@@ -21,8 +21,7 @@ from toy_models.strategies import laws
 def filled(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> Blend:
     """Nothing ironed, on any level."""
     found = blend(density, p, q, weight, left)
-    wins = p * found.filling.wins()
-    return replace(found, ironed=torch.zeros_like(found.ironed), law=wins / wins.sum(dim=1, keepdim=True))
+    return replace(found, ironed=torch.zeros_like(found.ironed))
 
 
 @st.composite
