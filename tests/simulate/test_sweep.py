@@ -505,8 +505,8 @@ def test_prompts_and_weights_tell_models_apart() -> None:
 @pytest.fixture(scope="module")
 def compared() -> Sweep:
     twin = Rule("twin", RULES["block"].verify, max_drafts=1)
-    both = Axes([RULES["block"], RULES["block-race"], twin], [1, 3], [1, 3], [1.0])
-    return sweep([MANY], both, Settings(texts=20, batch=20, tokens=8, samples=0, seed=SEED))
+    both = Axes([RULES["block"], RULES["block-race"], twin], [1, 3], [2, 3], [1.0])
+    return sweep([MANY], both, Settings(texts=20, batch=20, tokens=6, samples=0, seed=SEED))
 
 
 def test_differences_are_paired_over_prompts(compared: Sweep) -> None:

@@ -146,7 +146,7 @@ def test_the_time_model_by_hand_and_the_peak() -> None:
     assert found.best(time)[0] == ("token", 1, peak + 1)
 
 
-TEXTS, TOKENS, LENGTH = 200, 12, 4
+TEXTS, TOKENS, LENGTH = 100, 12, 4
 
 
 @pytest.fixture(scope="module")
