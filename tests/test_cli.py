@@ -105,6 +105,7 @@ WRONG = Rule("any name", greedy_block, kind="stateful", modified_target=lambda t
 
 
 @pytest.mark.parametrize("arguments", [["spectr-gbv-released"], ["mine.py:WRONG", "--dtype", "float32"]], ids=" ".join)
+@pytest.mark.slow
 def test_the_printed_line_reproduces_the_verdict(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STATEFUL)
     status, printed, _ = run("audit", *arguments, "--examples", "20", cwd=tmp_path)

@@ -65,6 +65,7 @@ def test_the_table_is_what_the_main_job_prints_and_it_is_right(tmp_path: Path) -
             assert row["tv_round"] <= 1e-12, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "expected"), commands("audit"), ids=lambda part: part[1][:20])
 def test_the_audits_are_what_audit_prints(arguments: list[str], expected: str, tmp_path: Path) -> None:
     write_files(tmp_path)

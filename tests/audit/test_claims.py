@@ -11,6 +11,7 @@ import pytest
 from spectr_verify import cli
 
 
+@pytest.mark.slow
 def test_every_claim_gets_the_finding_that_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def test_nothing_is_guessed_about_what_is_right_or_unknown() -> None:
     assert diagnose_one(judge(RULES["spectr-gbv-released"], Instance(PAIR, 1, 2))) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("says", list(FAULTS))
 def test_on_the_pairs_of_an_audit_only_what_fits_everywhere_is_said(says: str) -> None:
     report = audit(verifier(FAULTS[says], "probabilities"), length=1, max_examples=10)

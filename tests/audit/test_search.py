@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from costly import costly
 
 from spectr_verify.audit import AuditReport, Instance, audit, judge
 from spectr_verify.audit.verdict import Stage
@@ -26,7 +27,7 @@ def largest_denominator(report: AuditReport) -> int:
     return max(Fraction(p).denominator for law in laws for p in law)
 
 
-@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.lossless])
+@pytest.mark.parametrize("name", costly(name for name, rule in RULES.items() if rule.lossless))
 def test_lossless_rules_are_cleared(name: str) -> None:
     report = audit(RULES[name], max_examples=30)
     assert report.lossless

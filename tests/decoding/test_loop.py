@@ -8,6 +8,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
+from costly import costly
 from plain_loop import PlainLoop
 from small_models import LIMIT, VOCAB, small_pair
 
@@ -18,9 +19,7 @@ PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("drafts", [1, 3])
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name.startswith("ironed") else name for name in RULES]
-)
+@pytest.mark.parametrize("name", costly(RULES))
 def test_the_same_text_as_without_cache(name: str, drafts: int) -> None:
     for seed, prompt in enumerate(PROMPTS):
         plain = PlainLoop(small_pair(), RULES[name], drafts, 3, Filters(), seed)

@@ -100,6 +100,7 @@ def test_the_text_follows_the_target(device: str, dtype: str) -> None:
         assert suite.log10_e(name) < -math.log10(ALPHA), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["residual-not-subtracted", "longest-of-the-blocks"])
 def test_the_suite_has_the_power_to_fail(name: str) -> None:
     """A planted fault under the same drawn decodings, of which some, as those at temperature 0, hide it."""

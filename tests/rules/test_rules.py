@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from costly import costly
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,13 +27,6 @@ GOLDEN = Path(__file__).parent.parent / "data" / "golden.json"
 LOSSLESS = [name for name, rule in RULES.items() if rule.lossless]
 BIASED = [name for name, rule in RULES.items() if not rule.lossless]
 STATEFUL = [name for name in LOSSLESS if RULES[name].kind == "stateful"]
-
-
-def costly(names: list[str]) -> list[Any]:
-    """The rules, those that share scores out at every node as slow ones."""
-    ironed = ("ironed", "blended", "optimal-token")
-    return [pytest.param(name, marks=pytest.mark.slow) if name.startswith(ironed) else name for name in names]
-
 
 SMALL = pairs(max_vocab=3, max_length=2, max_drafts=2) | pairs(max_vocab=2, max_length=2, max_drafts=3)
 
@@ -107,7 +100,7 @@ def test_nested_modifications_are_lossless(name: str, pair: ToyPair) -> None:
     assert text_law(RULES[name], pair, 3, 2, 7).tv_text <= 1e-12
 
 
-@pytest.mark.parametrize("name", LOSSLESS)
+@pytest.mark.parametrize("name", costly(LOSSLESS))
 @given(pair=SMALL)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_lossless_on_drawn_pairs(name: str, pair: ToyPair) -> None:
