@@ -137,19 +137,18 @@ class Places:
         return self._over_blocks(block_masses(q) for _, q, _ in self.laws())
 
     def _over_blocks(self, found: Iterable[Tensor]) -> Tensor:
-        none = block_masses(self.target_probs.new_zeros(0, self.target_probs.shape[-1]))
-        return torch.cat([none, *found])
+        parts = list(found)
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(parts) if parts else block_masses(self.target_probs.new_zeros(0, self.target_probs.shape[-1]))
 
     def block(self, number: Tensor) -> tuple[Tensor, Tensor]:
         """One block of the vocabulary, int64 [n], out of q and p: [n, BLOCK] each, zero beyond the vocabulary."""
         index = number[:, None] * BLOCK + torch.arange(BLOCK, device=number.device)
         beyond = index >= self.target_probs.shape[-1]
-        index = index.masked_fill(beyond, 0)
-        q, p = (
-            laws[(*(where[:, None] for where in torch.unravel_index(at, laws.shape[:-1])), index)]
-            for laws, at in self._both()
-        )
-        return q.masked_fill(beyond, 0.0).to(self.form), p.masked_fill(beyond, 0.0).to(self.form)
+        index = index.masked_fill_(beyond, 0)
+        q, p = (_block(laws, at, index).masked_fill(beyond, 0.0).to(self.form) for laws, at in self._both())
+        return q, p
 
     def left(self, weight: Tensor, q: Tensor, p: Tensor) -> Tensor:
         """The ``residual`` of some entries of the laws, [n, m]."""
@@ -161,19 +160,29 @@ class Places:
 
 def _some(laws: Tensor, at: Tensor) -> Tensor:
     """The laws [.., V] numbered ``at`` [n], counted over ``..``: [n, V]. A single one is not copied."""
+    rows, at = _one_behind_the_other(laws, at)
+    return rows.narrow(0, int(at), 1) if len(at) == 1 else rows.index_select(0, at)
+
+
+def _block(laws: Tensor, at: Tensor, index: Tensor) -> Tensor:
+    """The entries ``index`` [n, m] of the laws numbered ``at`` [n]: [n, m]."""
+    rows, at = _one_behind_the_other(laws, at)
+    return rows[at[:, None], index]
+
+
+def _one_behind_the_other(laws: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows [R, V] of memory, and which of them the laws [.., V] numbered ``at`` are, so that few are copied."""
     size, steps = laws.shape[-1], laws.stride()
     if laws.is_contiguous():
-        laws = laws.view(-1, size)
-    else:  # laws of some drafts, or one law for several: what is not asked for is not copied
-        where = torch.unravel_index(at, laws.shape[:-1])
-        if steps[-1] != 1 or any(step % size for step in steps[:-1]):
-            return laws[where]
-        # All lie one behind the other in memory, with others between them.
-        rows = [step // size for step in steps[:-1]]
-        count = 1 + sum((length - 1) * step for length, step in zip(laws.shape, rows, strict=False))
-        laws = laws.as_strided((count, size), (size, 1))
-        at = sum((index * step for index, step in zip(where, rows, strict=True)), torch.zeros_like(at))
-    return laws.narrow(0, int(at), 1) if len(at) == 1 else laws.index_select(0, at)
+        return laws.view(-1, size), at
+    where = torch.unravel_index(at, laws.shape[:-1])
+    if steps[-1] != 1 or any(step % size for step in steps[:-1]):
+        return laws[where], torch.arange(len(at), device=at.device)
+    # Laws of some drafts, or one law for several: with others between them, or seen more than once.
+    rows = [step // size for step in steps[:-1]]
+    count = 1 + sum((length - 1) * step for length, step in zip(laws.shape, rows, strict=False))
+    at = sum((index * step for index, step in zip(where, rows, strict=True)), torch.zeros_like(at))
+    return laws.as_strided((count, size), (size, 1)), at
 
 
 def or_target(weights: Tensor, target: Tensor) -> Tensor:

@@ -24,8 +24,8 @@ class Residuals:
     def __init__(self, round: Round, weight: Tensor) -> None:
         """Of a round with the weights [B, K, L+1]."""
         self.round, self.weight = round, weight.flatten(0, 1)
-        self._row = torch.full_like(self.weight, -1, dtype=torch.int64)  # of which places the sums are known
-        self._sums = self._summed(*(torch.zeros(0, dtype=torch.int64, device=weight.device) for _ in range(2)))
+        # The sums that are known, and of which place each is: none to begin with.
+        self._known: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def masses(self, path: Tensor, place: Tensor) -> Tensor:
         """Sums of the residuals over the vocabulary: float64 [n].
@@ -34,8 +34,7 @@ class Residuals:
             path: int64 [n], counted over B and K; place: int64 [n], below L.
         """
         found = self._summed(path, place)
-        self._row[path, place] = len(self._sums) + torch.arange(len(found), device=found.device)
-        self._sums = torch.cat([self._sums, found])
+        self._known.append((path, place, found))
         return found.sum(dim=-1) * self.weight[path, place]
 
     def choose(self, accepted: Tensor, chance: Chance) -> Tensor:
@@ -50,14 +49,8 @@ class Residuals:
         """
         place, shape = accepted.flatten(), (*accepted.shape, -1)
         path = torch.arange(len(place), device=place.device)
-        sums = self._sums.new_zeros(len(place), self._sums.shape[1])
-        row = self._row[path, place]
-        sums[row >= 0] = self._sums[row[row >= 0]]
-        new = ((row < 0) & (place < self.round.length)).nonzero()[:, 0]
-        sums[new] = self._summed(path[new], place[new])
-        plain = sums.sum(dim=-1) <= 0
         places = Places.on_drafts(self.round, path, place)
-        sums[plain] = places.take(plain.nonzero()[:, 0]).target_sums()
+        sums, plain = self._sums(path, place, places)
         block = chance.categorical(sums.view(shape))
         if sums.shape[1] == self.round.vocab:  # no more tokens than fit into a block: each is a block of its own
             return block
@@ -65,6 +58,23 @@ class Residuals:
         left = places.left(self.weight[path, place], q, p)
         inside = torch.where(plain[:, None], q, or_target(left, q))
         return block * BLOCK + chance.categorical(inside.view(shape))
+
+    def _sums(self, path: Tensor, place: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+        """What to choose a block by, float64 [n, blocks], and bool [n] where that is the target itself."""
+        blocks = self.round.vocab if self.round.vocab <= BLOCK else -(-self.round.vocab // BLOCK)
+        sums = torch.zeros(len(path), blocks, dtype=torch.float64, device=path.device)
+        plain = place == self.round.length
+        new = ~plain
+        for paths, at, found in self._known:
+            here = (place[paths] == at).nonzero()[:, 0]
+            sums[paths[here]], new[paths[here]] = found[here], False
+        if bool(new.any()):
+            some = new.nonzero()[:, 0]
+            sums[some] = self._summed(path[some], place[some])
+        plain |= sums.sum(dim=-1) <= 0
+        if bool(plain.any()):
+            sums[plain] = places.take(plain.nonzero()[:, 0]).target_sums()
+        return sums, plain
 
     def _summed(self, path: Tensor, place: Tensor) -> Tensor:
         """Sums of the residuals, in units of w, over blocks of the vocabulary: float64 [n, blocks]."""
