@@ -632,7 +632,7 @@ def what_if(
 
     FILE has the log-probabilities that both models give to the tokens; without one the target writes text here.
     """
-    for written in (json_file, save):
+    for written in (json_file, save, plot):
         _keep([file or prompts], written)
     _fits(context, file, tokens, max_length)
     from spectr_verify.report.what_if import draw, what_if_tables

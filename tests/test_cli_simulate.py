@@ -393,7 +393,11 @@ def test_wrong_models_and_prompts_are_refused(asked: list[str], message: str) ->
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (["--draft-cost", "-1"], "the cost of a draft step (--draft-cost) is -1.0; it must be a number from 0 on"),
+        (
+            ["--draft-cost", "-1"],
+            "the cost of a draft step (--draft-cost) is -1.0; it must be a number from 0 to 1e+12",
+        ),
+        (["--draft-cost", "0", "--further-cost", "1e308"], "what a further draft costs (--further-cost) is 1e+308"),
         (["--draft-cost", "0.1", "--overhead", "nan"], "the overhead of a round (--overhead) is nan"),
         (["--draft-cost", "0.1", "--further-cost", "inf"], "what a further draft costs (--further-cost) is inf"),
         (["--prompts", "nothing"], "'nothing' is no prompt set"),

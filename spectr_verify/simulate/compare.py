@@ -22,6 +22,9 @@ CONFIDENCE = 0.95
 DEVIATIONS = 1.959964
 """Standard errors to each side, where an error is known: the normal quantile at ``CONFIDENCE``."""
 
+ROUNDING = 1e-9
+"""Figures of laws that are known exactly may differ by so much and be equal."""
+
 RESAMPLES = 2_000
 """How often prompts are drawn anew."""
 
@@ -158,7 +161,7 @@ def _of_known_errors(outcomes: tuple[Outcome, Outcome], times: list[float]) -> I
     """Of rounds that were drawn independently, or that are known exactly."""
     value = outcomes[0].block_efficiency.value / times[0] - outcomes[1].block_efficiency.value / times[1]
     errors = [(outcome.sampling_error or 0.0) / time for outcome, time in zip(outcomes, times, strict=True)]
-    reach = DEVIATIONS * math.hypot(*errors)
+    reach = max(DEVIATIONS * math.hypot(*errors), ROUNDING)
     return Interval(value, value - reach, value + reach)
 
 

@@ -130,7 +130,7 @@ def model_corpus(pair: ModelPair, name: str, prompts: Sequence[str]) -> Corpus:
         ModelError: a prompt is empty.
     """
     encoded = pair.encode(tuple(prompts))
-    identity = _digest("models", *pair.names, str(pair.device), *_weights(pair), json.dumps(encoded))
+    identity = _digest("models", *pair.names, str(pair.device), *_models(pair), json.dumps([encoded, list(pair.ends)]))
     source = {
         "kind": "models",
         "target": pair.names[0],
@@ -199,13 +199,14 @@ def check_corpora(corpora: Sequence[Corpus], tokens: int, length: int) -> None:
                 )
 
 
-def _weights(pair: ModelPair) -> list[str]:
-    """What tells two models of one name apart: their sizes, formats and some of their numbers."""
+def _models(pair: ModelPair) -> list[str]:
+    """What tells two models of one name apart: how they are built, and all their numbers."""
     found = []
     for model in (pair.target, pair.draft):
-        for name, weight in model.named_parameters():
-            some = weight.detach().flatten()[:: max(1, weight.numel() // 64)].double().cpu().tolist()
-            found.append(f"{name} {weight.dtype} {list(weight.shape)} {some}")
+        found.append(json.dumps(model.config.to_dict(), sort_keys=True, default=str))
+        for name, numbers in (*model.named_parameters(), *model.named_buffers()):
+            bytes_of = numbers.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            found.append(f"{name} {numbers.dtype} {list(numbers.shape)} {hashlib.sha256(bytes_of).hexdigest()}")
     return found
 
 

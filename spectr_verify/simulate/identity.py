@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1]
 
 COUNTING = [
     *(PACKAGE / name for name in ("chance.py", "rounds.py", "rules", "decoding", "exact", "bounds")),
-    *(PACKAGE / "simulate" / f"{name}.py" for name in ("corpus", "counting", "headroom", "plain", "tally")),
+    *(PACKAGE / "simulate" / f"{name}.py" for name in ("corpus", "counting", "headroom", "plain", "plan", "tally")),
     *(Path(toy_models.__file__).parent / f"{name}.py" for name in ("synthetic", "tables")),
 ]
 """What decides what a cell counts and what bounds it: files, and folders of them."""

@@ -93,12 +93,12 @@ class Ledger:
             same = cell in self.identities and not other
             count = self.prompts[cell.corpus] if same else None
             read = _line(written, cell, count)
-        except (KeyError, TypeError, ValueError) as error:
+            usable = read.bound is not None and (not read.bound.estimated or written["samples"] == self.samples)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise LedgerError(f"{where} is damaged ({said(error)}); remove the line, its cell is run again") from error
         if other:
             aside[cell] = other[0]
         elif same:
-            usable = read.bound is not None and (not read.bound.estimated or written["samples"] == self.samples)
             found[cell] = Line(read.outcome, read.bound if usable else None)
 
     def _left_aside(self, aside: dict[Cell, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ class TokenLogs:
         if (self.lengths < 1).any():
             text = int((self.lengths < 1).argmax())
             raise LogError(f"text {text} has {self.lengths[text]} tokens; leave out what has none")
-        if self.lengths.sum() != len(self.log_target):
+        if (self.lengths > len(self.log_target)).any() or self.lengths.sum() != len(self.log_target):
             raise LogError(
                 f"lengths must be the tokens of each text, {len(self.log_target):,} in all; they sum to "
                 f"{self.lengths.sum():,}"
@@ -146,8 +147,12 @@ def read_logs(path: Path) -> TokenLogs:
         return TokenLogs(draft, target, lengths.astype(np.int64) if lengths.dtype.kind in "iu" else lengths)
     except LogError as error:
         raise LogError(f"{path}: {error}") from error
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise LogError(f"{path} cannot be read: {said(error)}") from error
+
+
+UNREADABLE = (OSError, ValueError, TypeError, EOFError, RuntimeError, OverflowError, zipfile.BadZipFile, zlib.error)
+"""What damaged files make their readers raise."""
 
 
 def _real(values: Any, name: str) -> Floats:
@@ -164,15 +169,19 @@ def write_logs(logs: TokenLogs, path: Path) -> None:
     Raises:
         LogError: the name ends otherwise, or the file cannot be written.
     """
+    if path.suffix not in (".npz", ".jsonl"):
+        raise LogError(f"{path}: log-probabilities are written to a name that ends in .npz or .jsonl")
+    beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")  # what was there stays until all is written
     try:
         if path.suffix == ".npz":
-            np.savez_compressed(path, log_draft=logs.log_draft, log_target=logs.log_target, lengths=logs.lengths)
-        elif path.suffix == ".jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in _rows(logs)), encoding="utf-8")
+            np.savez_compressed(beside, log_draft=logs.log_draft, log_target=logs.log_target, lengths=logs.lengths)
         else:
-            raise LogError(f"{path}: log-probabilities are written to a name that ends in .npz or .jsonl")
+            beside.write_text("".join(json.dumps(row) + "\n" for row in _rows(logs)), encoding="utf-8")
+        beside.replace(path)
     except OSError as error:
         raise LogError(f"{path} cannot be written: {said(error)}") from error
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _rows(logs: TokenLogs) -> list[dict[str, list[float | None]]]:

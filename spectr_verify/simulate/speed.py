@@ -17,6 +17,10 @@ CALLED = {
 """What people call the costs."""
 
 
+LARGEST = 1e12
+"""No cost is larger: products of costs stay numbers."""
+
+
 @dataclass(frozen=True)
 class TimeModel:
     """Costs in units of one target call on one round (theory.md, section 6).
@@ -36,8 +40,8 @@ class TimeModel:
 
     def __post_init__(self) -> None:
         for name, cost in vars(self).items():
-            if not 0 <= cost < float("inf"):
-                raise InputError(f"{CALLED[name]} is {cost}; it must be a number from 0 on")
+            if not 0 <= cost <= LARGEST:
+                raise InputError(f"{CALLED[name]} is {cost}; it must be a number from 0 to {LARGEST:.0e}")
 
     def seconds(self, drafts: int, length: int) -> float:
         """The time of a round, in target calls."""

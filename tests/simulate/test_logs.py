@@ -218,3 +218,37 @@ def test_the_recipe_of_the_docs_exports_what_is_read(tmp_path: Path) -> None:
     total = np.log(1 + np.e + np.e**2)
     np.testing.assert_allclose(found.log_target, [-total, -np.log(3), 1 - total], rtol=1e-6)
     assert found.lengths.tolist() == [2, 1]
+
+
+def test_lengths_whose_sum_overflows_are_refused(tmp_path: Path) -> None:
+    numbers = np.full(4, -1.0)
+    np.savez(tmp_path / "a.npz", log_draft=numbers, log_target=numbers, lengths=np.array([2**62] * 3 + [2**62 + 4]))
+    with pytest.raises(LogError, match="lengths"):
+        read_logs(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("error", [EOFError("short"), NotImplementedError("zip version 9"), OverflowError("too large")])
+def test_whatever_a_reader_raises_is_a_refusal(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise error
+
+    write_logs(TokenLogs(np.full(2, -1.0), np.full(2, -1.0), np.array([2])), tmp_path / "a.npz")
+    monkeypatch.setattr(np, "load", load)
+    with pytest.raises(LogError, match="cannot be read"):
+        read_logs(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.jsonl"])
+def test_what_was_there_stays_until_all_is_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *_: object, **__: object) -> None:
+        path.open("w").close()
+        raise OSError("File too large")
+
+    (tmp_path / name).write_text("mine")
+    monkeypatch.setattr(np, "savez_compressed", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(LogError, match="cannot be written"):
+        write_logs(TokenLogs(np.full(2, -1.0), np.full(2, -1.0), np.array([2])), tmp_path / name)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]

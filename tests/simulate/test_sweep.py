@@ -105,7 +105,13 @@ def test_tables_have_the_exact_law_of_their_first_round() -> None:
             assert tally.accepted == pytest.approx([level.sum() for level in law.emissions], abs=1e-9)
         assert outcome.block_efficiency.value == pytest.approx(1 + np.mean([law.expected_accepted for law in laws]))
         assert outcome.block_efficiency.error is None
-    assert all(each.low == each.value == each.high for each in differences(found))
+    assert all(each.high - each.low <= 3e-9 for each in differences(found))
+
+
+def test_exact_figures_of_one_law_are_within_noise() -> None:
+    """One is enumerated and the other a closed form: they differ by rounding alone."""
+    found = sweep([table_corpus("it", family_pairs(0, 3, 2)[:3])], axes("block", "block-race", drafts=(1,)), UNBOUNDED)
+    assert all(each.within_noise for each in differences(found))
 
 
 def test_tables_follow_the_filters() -> None:
@@ -498,8 +504,11 @@ def test_prompts_and_weights_tell_models_apart() -> None:
     assert one == model_corpus(load_pair(), "it", ["a"]).identity
     assert one != model_corpus(pair, "it", ["b"]).identity
     other = load_pair()
-    next(other.draft.parameters()).data += 1
+    next(other.draft.parameters()).data[-1, -1] += 1
     assert one != model_corpus(other, "it", ["a"]).identity
+    rebuilt = load_pair()
+    rebuilt.target.config.rms_norm_eps *= 2
+    assert one != model_corpus(rebuilt, "it", ["a"]).identity
 
 
 @pytest.fixture(scope="module")
