@@ -68,6 +68,7 @@ def named(name: str) -> Fault:
     return next(record for record in EVERYTHING if record.name == name)
 
 
+@pytest.mark.slow  # ``spectr-verify gallery`` runs them all as well
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_caught(fault: Fault) -> None:
     row = judge_record(fault, planted=True, quick=True)
@@ -77,6 +78,7 @@ def test_a_planted_fault_is_caught(fault: Fault) -> None:
     assert row.counterexample.reasons[0] in row.evidence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_a_control_is_cleared(control: Fault) -> None:
     row = judge_record(control, planted=False, quick=True)

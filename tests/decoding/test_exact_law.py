@@ -52,6 +52,7 @@ def replayed_error(rule: Rule, drafts: int, length: int, tokens: int) -> float:
     return judge(verifier(step, "step"), Instance(pair, length, drafts)).round.tv_round
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "drafts", "length", "tokens"),
     [
