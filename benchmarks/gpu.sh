@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: the Monte Carlo audit of all rules in float32 and bfloat16, the planted faults, block
-# efficiencies, and what verification costs at real vocabulary sizes, in one JSON file, which has the parts that were
+# On a machine with a GPU: what verification costs at real vocabulary sizes, the Monte Carlo audit of all rules in float32
+# and bfloat16 with block efficiencies, and the planted faults, in one JSON file, which has the parts that were
 # finished whatever happens; then the tests that need a GPU. Under thirteen minutes.
 #
 #     benchmarks/gpu.sh [FILE]              on the GPU

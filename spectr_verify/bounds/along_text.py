@@ -1,4 +1,4 @@
-"""Accepted length along a text that the target wrote: closed forms as means over texts (theory.md, section 6).
+"""Accepted length along a text that the target wrote: closed forms as means over texts.
 
 Every closed form is a sum over texts v weighted by Q(v), so it is E[sum of phi_i(Y)] over texts Y of L tokens from the
 target, where phi_i needs only the log-probabilities that both models give to the first i tokens of Y.

@@ -56,7 +56,7 @@ class _Past:
 
 
 class ModifiedTargets:
-    """The target of the next round of every text, as a stateful rule's rounds so far left it (theory.md, section 3).
+    """The target of the next round of every text, as a stateful rule's rounds so far left it.
 
     A round at place s with drafts of L tokens asks for its modified target up to place s + L - 2, counted from 0. The
     rounds after it take what it asks for as their target, and ask for modifications of that.

@@ -1,7 +1,7 @@
 """The accepted length against closed forms, along the very texts that were decoded.
 
 Where a stateless lossless rule starts a round, what follows in the text follows the target, however it is divided into
-rounds. So E[tau] is the mean of a closed form's phi over the texts themselves (theory.md, section 6), and
+rounds. So E[tau] is the mean of a closed form's phi over the texts themselves, and
 D = tau - sum of phi_i over the L tokens after the round's start has mean zero, given all that was before. D lies
 between -L and L: the product of 1 + x D/L over rounds that do not overlap is an e-value for every x between -1 and 1, a
 bet that needs no law of a mean and may be looked at all the time.

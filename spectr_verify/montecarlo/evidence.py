@@ -3,7 +3,7 @@
 Let q be the target's law of the next token and r any law that is fixed before the token is seen. The product of
 r(token)/q(token) over a text has mean at most 1 if every token follows q, and so have its products over independent
 texts and the mean over several r. Such an *e-value* reaches 1/alpha with probability at most alpha, whenever one stops:
-no test at the end, and no asymptotics (theory.md, section 7; Ville's inequality).
+no test at the end, and no asymptotics (Ville's inequality).
 """
 
 from __future__ import annotations

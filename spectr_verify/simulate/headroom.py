@@ -1,6 +1,6 @@
 """How much any lossless rule could accept after a prompt: optima of small laws, else the level bound from samples.
 
-The level bound (theory.md, section 5) says that of its i-th drafted token no lossless rule accepts more than
+The level bound (``proofs/level_bound.md``) says that of its i-th drafted token no lossless rule accepts more than
 Q(A) + 1 - P(A)^K, for every set A of texts of i tokens. Where Q and P are the laws of large models, neither side can be
 summed up, but both are means over texts Y of the target: Q(A) that of the indicator of A, and 1 - P(A) that of
 P(Y)/Q(Y) off A. A set {P/Q >= t} is chosen on one half of some texts and its value estimated without bias on the other,

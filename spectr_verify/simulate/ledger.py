@@ -70,6 +70,8 @@ class Ledger:
         try:
             whole, end, half = self.path.read_bytes().rpartition(b"\n")
             lines = whole.decode("utf-8").split("\n") if end else []
+            unended = _is_object(half)  # whole, though its end of line is missing
+            lines += [half.decode("utf-8")] if unended else []
         except (OSError, UnicodeDecodeError) as error:
             raise LedgerError(f"{self.path} cannot be read: {said(error)}") from error
         found: dict[Cell, Line] = {}
@@ -77,8 +79,10 @@ class Ledger:
         for number, line in enumerate(lines, start=1):
             self._take(line, f"{self.path}, line {number}", found, aside)
         notes = self._left_aside({cell: why for cell, why in aside.items() if cell not in found})
-        if half:
-            self._cut(half, len(whole) + len(end), alone=not lines)
+        if unended:
+            self._write("\n")
+        elif half:
+            self._cut(half, len(whole) + len(end))
             notes.append(f"{self.path}: the last line was not written to its end; its cell is run again")
         return found, notes
 
@@ -109,11 +113,14 @@ class Ledger:
         cells = "1 cell is" if len(aside) == 1 else f"{len(aside):,} cells are"
         return [f"{self.path}: {cells} left aside and run again: {why}"]
 
-    def _cut(self, half: bytes, size: int, *, alone: bool) -> None:
-        """Cut off what was not written to its end; a file that holds nothing else must begin as a cell does."""
+    def _cut(self, half: bytes, size: int) -> None:
+        """Cut off what was not written to its end; it must begin as a cell does."""
         begin = json.dumps({"schema": SCHEMA})[:-1].encode()
-        if alone and not (half.startswith(begin) or begin.startswith(half)):
-            raise LedgerError(f"{self.path} is no log of a sweep; name another file, or one that is not there yet")
+        if not (half.startswith(begin) or begin.startswith(half)):
+            raise LedgerError(
+                f"{self.path} is no log of a sweep, or its last line is not one of it; remove that line, or name "
+                "another file, or one that is not there yet"
+            )
         try:
             os.truncate(self.path, size)
         except OSError as error:
@@ -136,9 +143,12 @@ class Ledger:
             "samples": self.samples,
             "bound": None if line.bound is None else line.bound.to_json(),
         }
+        self._write(json.dumps(written) + "\n")
+
+    def _write(self, text: str) -> None:
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(written) + "\n")
+                file.write(text)
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be written: {said(error)}") from error
 
@@ -184,3 +194,10 @@ def _line(written: dict[str, Any], cell: Cell, prompts: int | None) -> Line:
     if bound is not None and not len(bound.values) == len(bound.errors) == len(outcome.prompts):
         raise ValueError("its bound is not one number a prompt")
     return Line(outcome, bound)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,4 +1,4 @@
-"""Speed-up over autoregressive decoding by the time model (theory.md, section 6), costs given or measured."""
+"""Speed-up over autoregressive decoding by the time model, costs given or measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST = 1e12
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Costs in units of one target call on one round (theory.md, section 6).
+    """Costs in units of one target call on one round.
 
     Attributes:
         draft: one step of the draft model for one draft.

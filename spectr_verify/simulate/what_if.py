@@ -1,7 +1,7 @@
 """What if drafts were K of L tokens? Every closed form, for all K and L at once, from text of the target alone.
 
 A round may start at any token of a text that the target wrote; what follows is a sample of the target, so the mean of
-phi over all places is E[tau] there (theory.md, section 6). No draft is drawn and no text is decoded.
+phi over all places is E[tau] there. No draft is drawn and no text is decoded.
 """
 
 from __future__ import annotations

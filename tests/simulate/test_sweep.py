@@ -269,7 +269,7 @@ def test_tables_are_restored_with_their_laws_and_optima(log: Path) -> None:
     assert len(log.read_text().splitlines()) == 6, "optima are of no samples"
 
 
-@pytest.mark.parametrize("cut", [1, 40, 200])
+@pytest.mark.parametrize("cut", [2, 40, 200])
 def test_a_half_written_line_is_dropped_and_its_cell_run_again(full: Path, whole: Sweep, cut: int) -> None:
     full.write_bytes(full.read_bytes()[:-cut])
     found = sweep([FEW], axes(), SMALL, log=full)
@@ -277,6 +277,25 @@ def test_a_half_written_line_is_dropped_and_its_cell_run_again(full: Path, whole
     assert found.notes == [f"{full}: the last line was not written to its end; its cell is run again"]
     assert counted(found) == counted(whole)
     assert sweep([FEW], axes(), SMALL, log=full).notes == []
+
+
+def test_a_whole_last_line_without_its_end_counts(full: Path) -> None:
+    before = full.read_bytes()
+    full.write_bytes(before[:-1])
+    found = sweep([FEW], axes(), SMALL, log=full)
+    assert (found.restored, found.notes) == (6, [])
+    assert full.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "last", ["# my notes", '{"mine": 1}', '{"schema": "spectr-verify/simulate-cell/2", "mine": 1}']
+)
+def test_what_somebody_wrote_at_the_end_is_not_cut_off(last: str, full: Path) -> None:
+    before = full.read_text()
+    full.write_text(before + last)
+    with pytest.raises(LedgerError, match=r"cells.jsonl"):
+        sweep([FEW], axes(), SMALL, log=full)
+    assert full.read_text().rstrip() == before + last
 
 
 def test_a_log_may_have_more_cells_than_are_asked_for(full: Path) -> None:
