@@ -781,7 +781,7 @@ def status(arguments):
     try:
         ended = main(arguments)
         sys.stdout.flush()
-    except Exception:  # whatever it is, it is no verdict
+    except Exception:  # Python itself would end with 1, which is the verdict "biased"
         traceback.print_exc()
         return 2
     return ended
