@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from spectr_verify import cli
+from spectr_verify.cli.status import STATUS_BROKEN, STATUS_INTERRUPTED
 from spectr_verify.rules import RULES
 
 COMMAND = [sys.executable, "-c", "from spectr_verify.cli import main; main()"]
@@ -231,11 +232,11 @@ def test_a_fault_of_the_program_does_not_end_like_a_verdict(
     def broken(*_: object) -> None:
         raise KeyError("inside")
 
-    monkeypatch.setattr(cli, "_instances", broken)
+    monkeypatch.setattr("spectr_verify.cli.optima.instances", broken)
     monkeypatch.setattr(sys, "argv", ["spectr-verify", "bound", PAIR])
     with pytest.raises(SystemExit) as end:
         cli.main()
-    assert end.value.code == cli.STATUS_BROKEN
+    assert end.value.code == STATUS_BROKEN
     assert "KeyError" in capsys.readouterr().err
 
 
@@ -363,7 +364,7 @@ def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own() -> None:
         time.sleep(6)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
-    assert process.returncode == cli.STATUS_INTERRUPTED
+    assert process.returncode == STATUS_INTERRUPTED
     assert b"interrupted" in told
 
 

@@ -16,7 +16,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from spectr_verify import cli
-from spectr_verify.cli import STATUS_BIASED, STATUS_BROKEN, STATUS_INTERRUPTED, STATUS_REFUSED, Biased, Interrupted
+from spectr_verify.cli.status import (
+    STATUS_BIASED,
+    STATUS_BROKEN,
+    STATUS_INTERRUPTED,
+    STATUS_REFUSED,
+    Biased,
+    Interrupted,
+)
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo import FAULTS
 from spectr_verify.report.montecarlo import decoded_text

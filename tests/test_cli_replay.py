@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spectr_verify import cli
-from spectr_verify.cli import STATUS_BIASED, STATUS_REFUSED, STATUS_UNDECIDED, Biased, Undecided
+from spectr_verify.cli.status import STATUS_BIASED, STATUS_REFUSED, STATUS_UNDECIDED, Biased, Undecided
 from spectr_verify.errors import InputError
 
 PAIR = (

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spectr_verify import cli
-from spectr_verify.cli import PAPER, STATUS_INTERRUPTED, STATUS_REFUSED, app
+from spectr_verify.cli import app
+from spectr_verify.cli.status import STATUS_INTERRUPTED, STATUS_REFUSED
+from spectr_verify.cli.sweeps import PAPER
 from spectr_verify.errors import InputError
 from spectr_verify.exact import round_law
 from spectr_verify.rules import RULES
@@ -359,7 +361,7 @@ REFUSED = [
     (["--pairs", "none.json"], "none.json: cannot be read"),
     (["--overhead", "0.1"], "--overhead goes with --draft-cost"),
     (["--further-cost", "0.1"], "--further-cost goes with --draft-cost"),
-    (["--json", "a.jsonl", "--resume", "a.jsonl"], "a.jsonl is to hold the finished cells"),
+    (["--json", "a.jsonl", "--resume", "a.jsonl"], "two results would be written to a.jsonl"),
     (["--json", "pairs.json"], "pairs.json is what is judged"),
     (["--rule", "rules.py:mine", "--json", "rules.py"], "rules.py is what is judged"),
 ]

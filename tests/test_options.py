@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from spectr_verify.cli import app
+from spectr_verify.cli.options import Filtering, grouped, numbers, said_by_user
 from spectr_verify.errors import InputError
-from spectr_verify.options import Filtering, grouped, numbers, said_by_user
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +20,27 @@ LONGEST = 80
 """Characters of a pair's name that go into the name of a file."""
 
 
+def certificate_files(folder: Path, optima: Iterable[tuple[str, str]]) -> list[Path]:
+    """Where the certificates of optima go, each the name of a pair and a class: ``PAIR.CLASS.json``.
+
+    Raises:
+        InputError: two would have one name.
+    """
+    paths = [folder / file_name(*optimum) for optimum in optima]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise InputError(f"two certificates would be written to {path}; give their pairs different names")
+    return paths
+
+
 def write_certificates(folder: Path, certificates: Sequence[Certificate]) -> None:
-    """Write ``PAIR.CLASS.json`` for each certificate, the folder too where it is missing.
+    """Write a file for each certificate, see ``certificate_files``, and the folder where it is missing.
 
     Raises:
         InputError: two would have one name, something else than a certificate of the same optimum is there, or a file
             cannot be written.
     """
-    paths = [folder / file_name(found) for found in certificates]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise InputError(f"two certificates would be written to {path}; give their pairs different names")
+    paths = certificate_files(folder, ((found.pair.name, found.kind) for found in certificates))
     try:
         for path, found in zip(paths, certificates, strict=True):
             if os.path.lexists(path) and not _is_of(path, found):
@@ -55,7 +65,7 @@ def _is_of(path: Path, found: Certificate) -> bool:
     return isinstance(there, dict) and there.keys() == new.keys() and all(there[part] == new[part] for part in same)
 
 
-def file_name(found: Certificate) -> str:
+def file_name(pair: str, kind: str) -> str:
     """The pair's name, at most so long, with a hyphen for what a file name should not have, and the class."""
-    name = re.sub(r"[^\w.]+", "-", found.pair.name)[:LONGEST].strip("-.") or "pair"
-    return f"{name}.{found.kind}.json"
+    name = re.sub(r"[^\w.]+", "-", pair)[:LONGEST].strip("-.") or "pair"
+    return f"{name}.{kind}.json"

@@ -17,7 +17,8 @@ import torch
 from hypothesis import Phase
 from typer.testing import CliRunner
 
-from spectr_verify.cli import Biased, app
+from spectr_verify.cli import app
+from spectr_verify.cli.status import Biased
 from spectr_verify.decoding import Filters, load_pair
 from spectr_verify.montecarlo import FAULTS, Settings, monte_carlo
 from spectr_verify.report.montecarlo import command

@@ -425,12 +425,12 @@ def test_a_certificate_of_another_optimum_is_not_written_over(tmp_path: Path) ->
         write_certificates(tmp_path, [found])
     with pytest.raises(InputError, match="is there already, of another pair, L or K"):
         write_certificates(tmp_path, [other])
-    assert json.loads((tmp_path / file_name(found)).read_text())["drafts"] == 2
+    assert json.loads((tmp_path / file_name(found.pair.name, found.kind)).read_text())["drafts"] == 2
 
 
 def test_what_somebody_added_to_a_certificate_is_not_lost(tmp_path: Path) -> None:
     found = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful")
-    path = tmp_path / file_name(found)
+    path = tmp_path / file_name(found.pair.name, found.kind)
     for content in (json.dumps(found.to_json() | {"notes": "by hand"}), "[" * 100_000, ""):
         path.write_text(content)
         with pytest.raises(InputError, match="is there already"):
@@ -441,7 +441,7 @@ def test_what_somebody_added_to_a_certificate_is_not_lost(tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", ["pipe", "loop"])
 def test_what_is_no_file_is_not_written_over(kind: str, tmp_path: Path) -> None:
     found = certify(read_pairs(str(GOLDEN), exact=True)[0], 1, 2, "stateful")
-    path = tmp_path / file_name(found)
+    path = tmp_path / file_name(found.pair.name, found.kind)
     if kind == "pipe":
         os.mkfifo(path)
     else:

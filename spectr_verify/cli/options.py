@@ -1,20 +1,70 @@
-"""Options that several commands share: each is written once, and groups of them become one argument."""
+"""Options of the commands: each is written once, and groups of them become one argument."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from spectr_verify.cli.output import writable, writable_as
 from spectr_verify.errors import InputError
 
 if TYPE_CHECKING:
     from spectr_verify.decoding import Filters, ModelPair
+    from spectr_verify.simulate import TimeModel
 
+
+class Format(StrEnum):
+    """Number formats a rule can be judged in."""
+
+    float64 = "float64"
+    float32 = "float32"
+
+
+class Called(StrEnum):
+    """How a function under test is called."""
+
+    round = "round"
+    probabilities = "probabilities"
+    step = "step"
+
+
+class RuleClass(StrEnum):
+    """Which class of rules an optimum is of."""
+
+    stateless = "stateless"
+    stateful = "stateful"
+    both = "both"
+
+
+Plot = Annotated[
+    Path | None,
+    typer.Option(callback=writable_as(".png", ".svg"), help="Draw efficiency and speed-up: .png or .svg."),
+]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", callback=writable, help="Write the result as JSON; - for standard output."),
+]
+Seed = Annotated[int, typer.Option(help="Draws the built-in families and the search; the same seed, the same result.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Option("--pairs", metavar="FILE", help="Pairs to judge on, a JSON file or JSON text; may be repeated."),
+]
+Drafts = Annotated[int | None, typer.Option(min=1, help="K, drafts a round, for pairs that do not state their own.")]
+Length = Annotated[int | None, typer.Option(min=1, help="L, tokens a draft, for pairs that do not state their own.")]
+Dtype = Annotated[Format, typer.Option(help="Number format of the laws that the rule sees.")]
+Tolerance = Annotated[
+    float | None, typer.Option(min=0.0, help="Largest error that counts as rounding; by default 1e-9, in float32 1e-5.")
+]
+MaxTuples = Annotated[int | None, typer.Option(min=1, help="Most draft tuples in one law, counted before it runs.")]
+MaxWorlds = Annotated[int | None, typer.Option(min=1, help="Most worlds (draft tuples x random choices) in one law.")]
+MaxTexts = Annotated[int | None, typer.Option(min=1, help="Most texts in one law.")]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +129,34 @@ class Filtering(Truncation):
         from spectr_verify.decoding import Filters
 
         return Filters(self.temperature, self.top_k, self.top_p, self.min_p)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The time model that speed-ups are modelled with."""
+
+    draft_cost: Annotated[
+        float | None,
+        typer.Option(help="A draft step, in target calls; by default what `simulate` measures of models, else 0.05."),
+    ] = None
+    further_cost: FurtherCost = 0.0
+    overhead: Overhead = 0.0
+
+    def model(self) -> TimeModel:
+        """As ``what-if`` takes it: the usual cost of a draft step where nobody says otherwise."""
+        from spectr_verify.simulate import TimeModel
+
+        return TimeModel(
+            TimeModel.draft if self.draft_cost is None else self.draft_cost, self.further_cost, self.overhead
+        )
+
+    def given(self, context: typer.Context) -> TimeModel | None:
+        """As ``simulate`` takes it; ``None``: costs are measured."""
+        if self.draft_cost is not None:
+            return self.model()
+        for option in said_by_user(context, {"further_cost", "overhead"}):
+            raise InputError(f"{option} goes with --draft-cost, without which all costs are measured: give that too")
+        return None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,0 +1,73 @@
+"""What a result may not be written over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spectr_verify.cli import app
+from spectr_verify.cli.output import keep
+from spectr_verify.errors import InputError
+
+LAWS = "[[[0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]"
+PAIR = f'{{"draft": {LAWS}, "target": {LAWS}, "drafts": 1, "length": 1}}'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.json").write_text(PAIR)
+    Path("model").mkdir()
+    Path("model/config.json").write_text("{}")
+    Path("symbolic.json").symlink_to("pairs.json")
+    os.link("pairs.json", "hard.json")
+
+
+@pytest.mark.parametrize("output", ["pairs.json", "./pairs.json", "symbolic.json", "hard.json", "model/config.json"])
+def test_what_a_result_is_about_is_kept_under_every_name(output: str) -> None:
+    with pytest.raises(InputError, match="is what is judged"):
+        keep(["nowhere", None, "", PAIR, "pairs.json", "model"], Path("result.json"), Path(output))
+
+
+@pytest.mark.parametrize("output", ["result.json", "model/result.json", "-"])
+def test_other_places_may_be_written_to(output: str) -> None:
+    keep(["pairs.json", "model", "block-race", "null\0"], None, Path(output))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a.png", "a.png"), ("a.png", "./a.png"), ("symbolic.json", "hard.json"), ("-", "-")]
+)
+def test_two_results_need_two_places(one: str, other: str) -> None:
+    with pytest.raises(InputError, match="two results would be written to"):
+        keep([], Path(one), Path(other))
+
+
+def test_every_command_of_several_results_is_asked() -> None:
+    for command in (
+        ["audit", "token", "--pairs", "pairs.json", "--python", "x", "--json", "x"],
+        ["audit", "token", "--pairs", "pairs.json", "--python", "hard.json"],
+        ["what-if", "--target", "model", "--json", "model/config.json"],
+        ["what-if", "--plot", "z.png", "--json", "z.png"],
+        ["simulate", "--plot", "z.png", "--json", "z.png"],
+        ["simulate", "--draft", "model", "--json", "model/config.json"],
+        ["mc", "--draft", "model", "--json", "model/config.json"],
+        ["generate", "--target", "model", "--json", "model/config.json"],
+        ["certify", "pairs.json", "--out", ".", "--json", "pairs.stateful.json"],
+        ["compare", "--pairs", "pairs.json", "--json", "hard.json"],
+        ["bound", "hard.json", "--json", "pairs.json"],
+    ):
+        outcome = CliRunner().invoke(app, command)
+        assert isinstance(outcome.exception, InputError), command
+        assert "is what is judged" in str(outcome.exception) or "two results" in str(outcome.exception), command
+    assert Path("pairs.json").read_text() == PAIR
+    assert Path("model/config.json").read_text() == "{}"
+
+
+def test_names_that_clash_are_refused_before_anything_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectr_verify.bounds.rational.certify", None)
+    twice = f'[{PAIR[:-1]}, "name": "a b"}}, {PAIR[:-1]}, "name": "a-b"}}]'
+    outcome = CliRunner().invoke(app, ["certify", twice, "--out", "."])
+    assert "two certificates would be written to a-b.stateless.json" in str(outcome.exception)
