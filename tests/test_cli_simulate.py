@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -436,3 +438,30 @@ def test_wrong_usage_is_refused_before_the_work(asked: list[str], message: str) 
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == STATUS_REFUSED
     assert message in words(done.output.replace("│", " "))
+
+
+def test_names_are_drawn_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Dollar signs are no mathematics, and bytes that are no UTF-8 are no reason to lose a plot."""
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    asked = ["simulate", "--rule", "token", "--length", "1,2", "--plot", "z.png", "--pairs", "pairs.json", "--pairs"]
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    drawn: list[str] = []
+    draw = axes.set_title
+
+    def noted(self: object, title: str, **rest: object) -> object:
+        drawn.append(title)
+        return draw(self, title, **rest)
+
+    monkeypatch.setattr(axes, "set_title", noted)
+    for name, shown in (("$x_$.json", r"\$x_\$.json"), (os.fsdecode(b"\xff.json"), r"\udcff.json")):
+        Path(name).write_text(Path("pairs.json").read_text())
+        status, _, errors = as_started([*asked[:-3], "--pairs", name], monkeypatch, capsys)
+        assert (status, errors) == (0, "")
+        assert any(shown in title for title in drawn)
+        Path("z.png").unlink()
+
+
+def test_intervals_are_explained_where_there_are_any() -> None:
+    assert "Intervals are 95%" not in run(*EXACT, *TWO)
+    told = " ".join(run(*DECODED, *TWO).split())
+    assert "Intervals are 95% paired bootstraps over prompts, each by itself" in told

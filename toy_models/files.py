@@ -58,7 +58,7 @@ def parse_pairs(text: str, *, where: str, stem: str, exact: bool = False) -> lis
         TableError: as ``read_pairs``.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_object, parse_float=str if exact else float)
+        document = json.loads(text, object_pairs_hook=unique_keys, parse_float=str if exact else float)
     except TableError as error:
         raise TableError(f"{where}: {error}") from error
     except (ValueError, RecursionError) as error:  # a syntax error, a number of thousands of digits, endless nesting
@@ -117,8 +117,12 @@ def replace_file(path: Path, text: str) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; a key written twice is an error, as only one of its values could count."""
+def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a key written twice is an error, as only one of its values could count.
+
+    Raises:
+        TableError: it is.
+    """
     document = dict(items)
     if len(document) < len(items):
         key = Counter(key for key, _ in items).most_common(1)[0][0]

@@ -57,7 +57,8 @@ def what_if(
     if file is not None:
         logs, source = read_logs(Path(file)), {"kind": "file", "file": file}
     else:
-        logs, source = _written_here(models, filtering, prompts, texts=texts, tokens=tokens, seed=seed)
+        sizes = {"texts": texts, "tokens": tokens, "behind": max_length - 1}
+        logs, source = _written_here(models, filtering, prompts, sizes, seed)
     if save is not None:
         write_logs(logs, save)
     found = estimate(logs, drafts=max_drafts, length=max_length)
@@ -78,7 +79,7 @@ def _fits(context: typer.Context, file: str | None, tokens: int, length: int) ->
 
 
 def _written_here(
-    models: Models, filtering: Filtering, prompts: str, *, texts: int, tokens: int, seed: int
+    models: Models, filtering: Filtering, prompts: str, sizes: dict[str, int], seed: int
 ) -> tuple[TokenLogs, dict[str, Any]]:
     """Texts that the target writes, scored, and what they are of."""
     from spectr_verify.simulate import model_corpus, target_logs
@@ -89,5 +90,5 @@ def _written_here(
         pair = models.load()
         corpus = model_corpus(pair, prompts, asked)
         begins = [start.prompt for start in corpus.starts]
-        logs = target_logs(pair, begins, texts=texts, tokens=tokens, filters=filters, seed=seed, progress=progress)
-    return logs, {**corpus.source, "texts": texts, "tokens": tokens, **vars(filters), "seed": seed}
+        logs = target_logs(pair, begins, **sizes, filters=filters, seed=seed, progress=progress)
+    return logs, {**corpus.source, **sizes, **vars(filters), "seed": seed}

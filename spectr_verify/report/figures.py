@@ -23,6 +23,11 @@ def figure_of(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def shown(name: str) -> str:
+    """A name as matplotlib draws it: no mathematics between dollar signs, and nothing that no font can have."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("$", r"\$")
+
+
 def saved(figure: Any, file: Path) -> None:
     """Write a figure; the format by the name's ending.
 

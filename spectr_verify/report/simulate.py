@@ -271,10 +271,15 @@ def _how_known(tables: list[Outcome], sampled: str) -> str:
 
 def _what_noise_is(found: Sweep, any_interval: bool, behind: bool) -> Iterator[str]:
     if any_interval:
-        yield (
-            "Intervals are 95% paired bootstraps over prompts (of pairs of tables: of the sampling alone), each by "
-            "itself and not all together: of 20 differences that are none about one looks like one."
-        )
+        several = {outcome.first_rounds for outcome in found.outcomes.values() if not outcome.exact}
+        of_texts, of_tables = "paired bootstraps over prompts", "of the sampling alone"
+        words = {True: of_tables, False: of_texts}
+        if several:
+            kinds = f"{of_texts} (of pairs of tables: {of_tables})" if len(several) > 1 else words[several.pop()]
+            yield (
+                f"Intervals are 95% {kinds}, each by itself and not all together: of 20 differences that are none "
+                "about one looks like one."
+            )
     if behind:
         yield "~ is within noise. The fastest cell is picked from the same numbers, which flatters it a little."
     single = [name for name, source in found.sources.items() if _prompts(found, name) == 1]

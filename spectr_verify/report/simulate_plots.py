@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spectr_verify.report.figures import figure_of, saved
+from spectr_verify.report.figures import figure_of, saved, shown
 from spectr_verify.simulate.plan import Cell
 from spectr_verify.simulate.speed import round_time
 
@@ -79,9 +79,9 @@ def _against(
             places = [rest | {name: value} for value in values]
             for value_of, style in lines:
                 x, y, errors = _points(found, rule.name, places, name, value_of)
-                label_of = rule.name if style == "-o" else None
+                label_of = shown(rule.name) if style == "-o" else None
                 axis.errorbar(x, y, errors, fmt=style, markersize=3, capsize=2, color=f"C{number}", label=label_of)
-        axis.set_xticks(values)
+        axis.set_xticks(values, [shown(value) for value in values] if name == "corpus" else None)
         axis.set_xlabel(LABELS[name])
         axis.set_ylabel(label)
         axis.set_title(_at(rest), fontsize="small")
@@ -121,7 +121,7 @@ def _by_position(found: Sweep, row: Any, place: dict[str, Any]) -> None:
         )
         of_those = [now / before if before else float("nan") for before, now in pairwise([1.0, *reached])]
         for axis, shares, bars in zip(row, (reached, of_those), (errors, None), strict=True):
-            line = {"fmt": "-o", "markersize": 3, "capsize": 2, "color": f"C{number}", "label": rule.name}
+            line = {"fmt": "-o", "markersize": 3, "capsize": 2, "color": f"C{number}", "label": shown(rule.name)}
             axis.errorbar(range(1, len(shares) + 1), shares, bars, **line)
     for axis, label in zip(row, ("rounds that accept it", ".. of those that accepted all before"), strict=True):
         axis.set_xlabel("position in the draft")
@@ -134,4 +134,4 @@ def _by_position(found: Sweep, row: Any, place: dict[str, Any]) -> None:
 
 def _at(place: dict[str, Any]) -> str:
     signs = {"length": "L = ", "drafts": "K = ", "temperature": "temperature ", "corpus": ""}
-    return ", ".join(f"{signs[name]}{value:g}" if name != "corpus" else str(value) for name, value in place.items())
+    return ", ".join(f"{signs[name]}{value:g}" if name != "corpus" else shown(value) for name, value in place.items())

@@ -155,7 +155,7 @@ class Headrooms:
             parts.append(
                 continuations(start.source, prompts, tokens=self.length, filters=self.filters, generator=generator)
             )
-        log_p, log_q = (torch.cat(column) for column in zip(*parts, strict=True))
+        _, log_p, log_q = (torch.cat(column) for column in zip(*parts, strict=True))
         return log_p, log_q
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
+import platform
 import secrets
+import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from platform import python_version
+
+import torch
 
 import toy_models
 from spectr_verify import __version__
@@ -32,12 +36,15 @@ def code_digest() -> str:
 
 
 def rule_digest(rule: Rule) -> str:
-    """Of the files that anybody's rule is written in; one that is in none is never the same."""
+    """Of the files that anybody's rule is written in, and of what lies beside them and is imported.
+
+    A rule that is written in no file is never the same.
+    """
     if RULES.get(rule.name) is rule:
         return "registered"
     functions = [rule.verify] if rule.modified_target is None else [rule.verify, rule.modified_target]
     try:
-        return digest_of(_file(function) for function in functions)
+        return digest_of(sorted({file for function in functions for file in _files(function)}))
     except (TypeError, OSError):
         return f"written in no file ({secrets.token_hex(8)})"
 
@@ -50,14 +57,26 @@ def digest_of(files: Iterable[Path]) -> str:
     return found.hexdigest()[:16]
 
 
-def _file(function: object) -> Path:
+def _files(function: object) -> set[Path]:
+    """Where a function is written, and the modules in the same folder or below it that are imported."""
     whole = inspect.unwrap(function) if inspect.isfunction(function) else getattr(function, "func", type(function))
-    return Path(inspect.getsourcefile(whole) or "")
+    own = Path(inspect.getsourcefile(whole) or "").resolve()
+    imported = {Path(file).resolve() for module in [*sys.modules.values()] if (file := getattr(module, "__file__", ""))}
+    return {own} | {file for file in imported if file.suffix == ".py" and own.parent in file.parents}
+
+
+def machine_digest(device: torch.device | None) -> str:
+    """Of the versions that count, and, where the time of a device means anything, of what it is spent on."""
+    parts: dict[str, object] = {**versions()}
+    if device is not None:
+        parts["machine"] = platform.node(), os.cpu_count(), torch.get_num_threads()
+        parts["gpu"] = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:
     """What counted: Python, and the packages that compute."""
-    found = {"python": python_version()}
+    found = {"python": platform.python_version()}
     for name in ("torch", "numpy", "transformers"):
         try:
             found[name] = version(name)

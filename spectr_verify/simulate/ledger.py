@@ -11,18 +11,20 @@ from typing import Any
 
 from spectr_verify import __version__
 from spectr_verify.errors import InputError, said
+from spectr_verify.simulate.corpus import Corpus
 from spectr_verify.simulate.headroom import Headroom
 from spectr_verify.simulate.plan import Cell, Settings
 from spectr_verify.simulate.tally import Outcome
 
-SCHEMA = "spectr-verify/simulate-cell/2"
+SCHEMA = "spectr-verify/simulate-cell/3"
 
 NAMES = {"corpus": str, "temperature": float, "rule": str, "drafts": int, "length": int}
 
 OTHERS = {
     "code": "another state of this package's code",
     "prompts": "other prompts or models",
-    "rule": "another state of the rule's file",
+    "rule": "another state of the rule's files",
+    "machine": "other versions, another machine or number of threads",
 }
 """What is told apart by the digests of a line, in this order, and how reports call what has another one."""
 
@@ -43,7 +45,7 @@ class Ledger:
     """A file of finished cells."""
 
     def __init__(
-        self, path: Path, settings: Settings, identities: dict[Cell, dict[str, str]], prompts: dict[str, int]
+        self, path: Path, settings: Settings, identities: dict[Cell, dict[str, str]], corpora: dict[str, Corpus]
     ) -> None:
         """Keep cells in ``path``.
 
@@ -51,9 +53,9 @@ class Ledger:
             path: the file; it need not be there yet.
             settings: those that all its lines must have; of bounds the number of samples.
             identities: what is asked for, and the digests, named as in ``OTHERS``, that a line of it must have.
-            prompts: how many there are in each set.
+            corpora: the sets of prompts.
         """
-        self.path, self.identities, self.prompts, self.samples = path, identities, prompts, settings.samples
+        self.path, self.identities, self.corpora, self.samples = path, identities, corpora, settings.samples
         self.run = {name: value for name, value in vars(settings).items() if name != "samples"}
 
     def read(self) -> tuple[dict[Cell, Line], list[str]]:
@@ -95,8 +97,7 @@ class Ledger:
             digests = {name: str(written["of"][name]) for name in OTHERS}
             other = [name for name, digest in self.identities.get(cell, {}).items() if digests[name] != digest]
             same = cell in self.identities and not other
-            count = self.prompts[cell.corpus] if same else None
-            read = _line(written, cell, count)
+            read = _line(written, cell, self.corpora[cell.corpus] if same else None)
             usable = read.bound is not None and (not read.bound.estimated or written["samples"] == self.samples)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise LedgerError(f"{where} is damaged ({said(error)}); remove the line, its cell is run again") from error
@@ -179,8 +180,8 @@ def _object(line: str, where: str) -> dict[str, Any]:
     return written
 
 
-def _line(written: dict[str, Any], cell: Cell, prompts: int | None) -> Line:
-    """What a line keeps.
+def _line(written: dict[str, Any], cell: Cell, corpus: Corpus | None) -> Line:
+    """What a line keeps, of these prompts if they are known.
 
     Raises:
         KeyError, TypeError, ValueError: it is damaged.
@@ -188,8 +189,12 @@ def _line(written: dict[str, Any], cell: Cell, prompts: int | None) -> Line:
     outcome = Outcome.from_json(written["prompts"], first_rounds=bool(written["first_rounds"]))
     if {len(tally.accepted) for tally in outcome.prompts} != {cell.length + 1}:
         raise ValueError(f"its counts are not those of drafts of {cell.length} tokens")
-    if prompts is not None and len(outcome.prompts) != prompts:
+    if corpus is not None and len(outcome.prompts) != len(corpus.starts):
         raise ValueError(f"it has counts of {len(outcome.prompts)} prompts")
+    if corpus is not None and corpus.timed and not all(t.wall and t.alone for t in outcome.prompts):
+        raise ValueError("it has prompts that took no time")
+    if outcome.exact and not outcome.first_rounds:
+        raise ValueError("its counts are exact, and those of whole texts never are")
     bound = None if written["bound"] is None else Headroom.from_json(written["bound"])
     if bound is not None and not len(bound.values) == len(bound.errors) == len(outcome.prompts):
         raise ValueError("its bound is not one number a prompt")

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spectr_verify.decoding import Filters, Source
 from spectr_verify.errors import InputError, said
 from spectr_verify.simulate.plain import continuations
+from toy_models import TableError
+from toy_models.files import unique_keys
 
 Floats = NDArray[np.float64]
 
@@ -95,6 +98,7 @@ def target_logs(
     *,
     texts: int,
     tokens: int,
+    behind: int = 0,
     filters: Filters | None = None,
     seed: int = 0,
     batch: int = 200,
@@ -106,7 +110,9 @@ def target_logs(
         source: the models.
         prompts: token ids of prompts, taken in turn.
         texts: M.
-        tokens: of each text.
+        tokens: of each text, fewer where it ends.
+        behind: how many tokens behind the one that ends a text are kept: a round that starts before the end reaches
+            L - 1 beyond it.
         filters: of both models' laws.
         seed: draws the texts.
         batch: texts that are written together.
@@ -116,16 +122,25 @@ def target_logs(
         InputError: what cannot be decoded, see ``decode``.
     """
     generator = torch.Generator(device=source.device).manual_seed(seed)
-    found: list[tuple[Floats, Floats]] = []
+    found: list[tuple[Tensor, Tensor]] = []
+    lengths: list[Tensor] = []
     for begin in range(0, texts, batch):
         numbers = range(begin, min(begin + batch, texts))
         asked = [prompts[number % len(prompts)] for number in numbers]
-        scored = continuations(source, asked, tokens=tokens, filters=filters or Filters(), generator=generator)
-        log_p, log_q = (logs.flatten().numpy() for logs in scored)
-        found.append((log_p, log_q))
+        written = continuations(source, asked, tokens=tokens, filters=filters or Filters(), generator=generator)
+        lengths.append(_until_the_end(written.tokens, source.ends, behind))
+        kept = torch.arange(tokens) < lengths[-1][:, None]
+        found.append((written.log_draft[kept], written.log_target[kept]))
         progress(f"{numbers.stop:,} of {texts:,} texts")
-    draft, target = (np.concatenate(column) for column in zip(*found, strict=True))
-    return TokenLogs(draft, target, np.full(texts, tokens, dtype=np.int64))
+    draft, target = (torch.cat(column).numpy() for column in zip(*found, strict=True))
+    return TokenLogs(draft, target, torch.cat(lengths).numpy())
+
+
+def _until_the_end(tokens: Tensor, ends: Sequence[int], behind: int) -> Tensor:
+    """How many of the tokens [B, N] of each text count: int64 [B]."""
+    is_end = torch.isin(tokens, torch.tensor(ends, dtype=torch.int64))
+    before = (is_end.cumsum(dim=1) == 0).sum(dim=1)
+    return (before + 1 + behind).clamp(max=tokens.shape[1])
 
 
 def read_logs(path: Path) -> TokenLogs:
@@ -234,7 +249,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 def _read_jsonl(path: Path) -> dict[str, Any]:
     rows = []
     # Not splitlines: strings in JSON may hold the other ends of lines that Unicode knows.
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
         if line.strip():
             rows.append(_row(_parsed(line, number), f"line {number}"))
     return _joined(rows)
@@ -242,7 +257,9 @@ def _read_jsonl(path: Path) -> dict[str, Any]:
 
 def _parsed(line: str, number: int) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line, object_pairs_hook=unique_keys)
+    except TableError as error:
+        raise LogError(f"line {number}: {error}") from error
     except json.JSONDecodeError as error:
         raise LogError(f"line {number} is not JSON: {error.msg}, column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, endless nesting

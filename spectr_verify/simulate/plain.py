@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,19 @@ from torch import Tensor
 from spectr_verify.chance import Sampled
 from spectr_verify.decoding import Filters, ModelError, Source
 from spectr_verify.decoding.loop import check_texts
+
+
+class Written(NamedTuple):
+    """Texts that the target wrote, as both models score them, on the CPU.
+
+    Attributes:
+        tokens: int64 [B, N].
+        log_draft, log_target: float64 [B, N], of the very laws that they were drawn from.
+    """
+
+    tokens: Tensor
+    log_draft: Tensor
+    log_target: Tensor
 
 
 def steps(
@@ -43,24 +57,23 @@ def steps(
 
 def continuations(
     source: Source, prompts: Sequence[Sequence[int]], *, tokens: int, filters: Filters, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+) -> Written:
     """Texts that the target writes, one after each prompt, as both models score them.
 
     Args, Raises: as ``steps``; the filters are of both models' laws.
-
-    Returns:
-        log p and log q of the tokens, float64 [B, N] each, on the CPU: of the very laws that they were drawn from.
     """
     _, draft = source.readers(len(prompts))
     unread = _to_the_right(prompts, source.device)
+    tokens_of: list[Tensor] = []
     log_p: list[Tensor] = []
     log_q: list[Tensor] = []
     for drawn, q in steps(source, prompts, tokens=tokens, filters=filters, generator=generator):
         p = _law(filters, draft.read(unread), source.names[1])
         unread = drawn[:, None]
+        tokens_of.append(drawn.cpu())
         for law, logs in ((p, log_p), (q, log_q)):
             logs.append(law.gather(1, unread)[:, 0].double().log().cpu())
-    return torch.stack(log_p, dim=1), torch.stack(log_q, dim=1)
+    return Written(*(torch.stack(column, dim=1) for column in (tokens_of, log_p, log_q)))
 
 
 def seconds_alone(

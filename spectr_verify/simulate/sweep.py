@@ -11,7 +11,7 @@ from spectr_verify.rules import Rule
 from spectr_verify.simulate.corpus import Corpus, check_corpora
 from spectr_verify.simulate.counting import counted, decoded, seed_of
 from spectr_verify.simulate.headroom import Headroom, Headrooms
-from spectr_verify.simulate.identity import code_digest, rule_digest
+from spectr_verify.simulate.identity import code_digest, machine_digest, rule_digest
 from spectr_verify.simulate.ledger import Ledger, Line
 from spectr_verify.simulate.plan import ALONE, Axes, Cell, Settings, cells, said
 from spectr_verify.simulate.tally import Outcome, Ratio
@@ -166,9 +166,17 @@ def _ledger(
     path: Path, corpora: dict[str, Corpus], rules: dict[str, Rule], planned: Sequence[Cell], settings: Settings
 ) -> Ledger:
     files = {name: rule_digest(rule) for name, rule in rules.items()}
+    machines = {
+        name: machine_digest(corpus.starts[0].source.device if corpus.timed else None)
+        for name, corpus in corpora.items()
+    }
     identities = {
-        cell: {"code": code_digest(), "prompts": corpora[cell.corpus].identity, "rule": files[cell.rule]}
+        cell: {
+            "code": code_digest(),
+            "prompts": corpora[cell.corpus].identity,
+            "rule": files[cell.rule],
+            "machine": machines[cell.corpus],
+        }
         for cell in planned
     }
-    prompts = {name: len(corpus.starts) for name, corpus in corpora.items()}
-    return Ledger(path, settings, identities, prompts)
+    return Ledger(path, settings, identities, corpora)

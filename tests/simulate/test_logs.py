@@ -49,6 +49,19 @@ def test_lengths_may_be_any_integers(dtype: type, tmp_path: Path) -> None:
     assert found.lengths.dtype == np.int64
 
 
+def test_a_mark_of_byte_order_is_no_part_of_the_text(tmp_path: Path) -> None:
+    write_logs(LOGS, tmp_path / "a.jsonl")
+    text = (tmp_path / "a.jsonl").read_text()
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf-8-sig")
+    assert same(read_logs(tmp_path / "a.jsonl"))
+
+
+def test_a_key_is_written_once(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"log_draft": [-1], "log_target": [-1], "log_draft": [-2]}\n')
+    with pytest.raises(LogError, match=r'a\.jsonl: line 1: the key "log_draft" is written more than once'):
+        read_logs(tmp_path / "a.jsonl")
+
+
 def test_a_line_may_hold_more_and_lines_may_be_empty(tmp_path: Path) -> None:
     """Also what Unicode calls the end of a line, which in a string of JSON is a character like any other."""
     first = '{"log_draft": [-1, null], "log_target": [-2, -0.25], "text": "one\u2028two\x85three"}'

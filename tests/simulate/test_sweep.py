@@ -11,12 +11,14 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 from spectr_verify.bounds import block, block_race, greedy_block, token
 from spectr_verify.decoding import Filters, load_pair
 from spectr_verify.errors import InputError
 from spectr_verify.exact import round_law
 from spectr_verify.rules import RULES, Rule
+from spectr_verify.rules.load import load_rule
 from spectr_verify.simulate import (
     Axes,
     Cell,
@@ -288,7 +290,7 @@ def test_a_whole_last_line_without_its_end_counts(full: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "last", ["# my notes", '{"mine": 1}', '{"schema": "spectr-verify/simulate-cell/2", "mine": 1}']
+    "last", ["# my notes", '{"mine": 1}', '{"schema": "spectr-verify/simulate-cell/3", "mine": 1}']
 )
 def test_what_somebody_wrote_at_the_end_is_not_cut_off(last: str, full: Path) -> None:
     before = full.read_text()
@@ -360,8 +362,36 @@ def test_cells_of_another_state_of_the_rules_file_are_left_aside(log: Path, tmp_
     assert restored == [
         (0, []),
         (1, []),
-        (0, [f"{log}: 1 cell is left aside and run again: 1 of another state of the rule's file"]),
+        (0, [f"{log}: 1 cell is left aside and run again: 1 of another state of the rule's files"]),
     ]
+
+
+def test_cells_of_another_state_of_what_a_rule_imports_are_left_aside(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "rule_of_mine.py").write_text("from beside_it import token as mine\n")
+    beside = "from spectr_verify.rules.token import token as rule\n\n\n"
+    beside += "def token(round, chance):\n    return rule(round, chance)\n"
+    restored = []
+    for text in (beside, beside, beside + "# another state\n"):
+        (tmp_path / "beside_it.py").write_text(text)
+        own = Axes([load_rule(f"{tmp_path / 'rule_of_mine.py'}:mine")], [1], [2], [1.0])
+        restored.append(sweep([FEW], own, UNBOUNDED, log=log).restored)
+    assert restored == [0, 1, 0]
+
+
+def test_cells_of_other_versions_or_machines_are_left_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = [sweep([FEW], axes("token"), UNBOUNDED, log=log).restored for _ in range(2)]
+    monkeypatch.setattr(identity, "versions", lambda: {"torch": "another"})
+    found = sweep([FEW], axes("token"), UNBOUNDED, log=log)
+    assert [*restored, found.restored] == [0, len(found.outcomes), 0]
+    assert "of other versions, another machine or number of threads" in found.notes[0]
+
+
+def test_machines_are_told_apart_where_time_means_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    timed, counted = identity.machine_digest(cpu), identity.machine_digest(None)
+    monkeypatch.setattr(identity.platform, "node", lambda: "another")
+    assert identity.machine_digest(cpu) != timed
+    assert identity.machine_digest(None) == counted
 
 
 def test_a_rule_that_is_written_in_no_file_is_never_the_same() -> None:
@@ -406,7 +436,24 @@ DAMAGED = [
     (lambda line: json.dumps({**line, "bound": {**line["bound"], "what": "?"}}), "line 2 is damaged .*no bound"),
     (lambda line: json.dumps({**line, "bound": {**line["bound"], "errors": [float("nan")] * 3}}), "no number"),
     (lambda line: json.dumps({k: v for k, v in line.items() if k != "rule"}), "line 2 is damaged"),
+    (lambda line: changed(line, calls=0), "line 2 is damaged .*(exact|no probability)"),
+    (lambda line: changed(line, longest=0), "line 2 is damaged .*wrote nothing"),
 ]
+
+
+def changed(line: dict, **counts: object) -> str:
+    """With other numbers for every prompt."""
+    return json.dumps(line | {"prompts": [prompt | counts for prompt in line["prompts"]]})
+
+
+def test_a_timed_cell_took_time(log: Path) -> None:
+    timed = replace(FEW, timed=True)
+    sweep([timed], axes("token"), UNBOUNDED, log=log)
+    first, *rest = log.read_text().splitlines()
+    for column in ("wall", "alone"):
+        log.write_text("\n".join([changed(json.loads(first), **{column: 0.0}), *rest]) + "\n")
+        with pytest.raises(LedgerError, match=r"line 1 is damaged .*took no time"):
+            sweep([timed], axes("token"), UNBOUNDED, log=log)
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGED, ids=range(len(DAMAGED)))

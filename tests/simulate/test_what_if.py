@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from spectr_verify.bounds import closed_form
-from spectr_verify.decoding import ModelPair, decode, load_pair
+from spectr_verify.decoding import Filters, ModelPair, decode, load_pair
 from spectr_verify.errors import InputError
 from spectr_verify.rules import RULES
-from spectr_verify.simulate import TimeModel, TokenLogs, target_logs, what_if
+from spectr_verify.simulate import TimeModel, TokenLogs, table_corpus, target_logs, what_if
+from spectr_verify.simulate.plain import continuations
 from spectr_verify.simulate.what_if import FIRST_ROUNDS, ONE_DRAFT
-from toy_models import TableModel, ToyPair
+from toy_models import TableModel, ToyPair, family_pairs
 from toy_models.prompts import prompts
 
 FORMS = {
@@ -146,6 +148,26 @@ def test_the_time_model_by_hand_and_the_peak() -> None:
     assert found.best(time)[0] == ("token", 1, peak + 1)
 
 
+@pytest.mark.parametrize("behind", [0, 2, 99])
+def test_no_round_starts_behind_the_end_of_a_text(behind: int) -> None:
+    """Over tokens 0 to 2, of which 2 ends a text: a place is where a text that is cut at its end has one."""
+    start = table_corpus("it", [family_pairs(0, 3, 1)[0]]).starts[0]
+    ending = replace(start.source, ends=(2,))
+    asked = {"texts": 50, "tokens": 12, "seed": 3}
+    whole, cut = (target_logs(source, [start.prompt], behind=behind, **asked) for source in (start.source, ending))
+    generator = torch.Generator().manual_seed(3)
+    tokens = continuations(
+        start.source, [start.prompt] * 50, tokens=12, filters=Filters(), generator=generator
+    ).tokens.tolist()
+    ends = [row.index(2) + 1 if 2 in row else 12 for row in tokens]
+    lengths = [min(end + behind, 12) for end in ends]
+    assert cut.lengths.tolist() == lengths
+    assert min(ends) < 12
+    kept = np.concatenate([np.arange(12 * row, 12 * row + length) for row, length in enumerate(lengths)])
+    assert (cut.log_draft == whole.log_draft[kept]).all()
+    assert (cut.log_target == whole.log_target[kept]).all()
+
+
 TEXTS, TOKENS, LENGTH = 100, 12, 4
 
 
@@ -155,7 +177,7 @@ def shipped() -> tuple[ModelPair, list[list[int]], TokenLogs]:
     pair = load_pair()
     encoded = pair.encode(prompts("code"))
     asked = [encoded[number % len(encoded)] for number in range(TEXTS)]
-    return pair, asked, target_logs(pair, asked, texts=TEXTS, tokens=TOKENS, seed=1)
+    return pair, asked, target_logs(pair, asked, texts=TEXTS, tokens=TOKENS, behind=TOKENS, seed=1)
 
 
 def beginnings(logs: TokenLogs) -> TokenLogs:
