@@ -117,9 +117,7 @@ class Blend:
         t = torch.cat([node.shares, cuts], dim=1).gather(1, order)
         filled = torch.cat([filled, node.interpolated(filled, cuts)], dim=1).gather(1, order)
         ironed = self.ironed.repeat_interleave(m, dim=0)
-        shares = (filled + ironed * (stretches.below(t) - filled)).cummax(dim=1).values.clamp(0.0, 1.0)
-        shares[:, 0], shares[:, -1] = 0.0, 1.0
-        return Density(ends, shares, node.drafts).trimmed()
+        return Density.of(ends, filled + ironed * (stretches.below(t) - filled), node.drafts)
 
 
 def blend(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> Blend:

@@ -31,7 +31,7 @@ _STEPS, _TOLERANCE = 64, 1e-15
 """Most Newton steps to a cut (where they are slowest, each halves what is left), and the step that is the last."""
 
 _TIED_BITS = 8
-"""Ratios q/p that differ in so many of their last bits only are equal: float64 has 52."""
+"""Ratios q/p that differ in so many of their last bits only are equal, or in log2 V of them: float64 has 52."""
 
 _CLOSE = 1e-14
 """Shares of a node's drafts or wins that differ by less are equal."""
@@ -58,6 +58,15 @@ class Density:
         """Uniform on [0, 1], ``drafts`` [N]."""
         whole = torch.tensor([0.0, 1.0], dtype=torch.float64, device=drafts.device).expand(len(drafts), 2)
         return cls(whole, whole, drafts.to(torch.float64)[:, None], whole=True)
+
+    @classmethod
+    def of(cls, ends: Tensor, shares: Tensor, drafts: Tensor) -> Density:
+        """From shares that are off by rounding, without the scores below and above all drafts."""
+        shares = shares.cummax(dim=1).values.clamp(0.0, 1.0)
+        shares[:, 0], shares[:, -1] = 0.0, 1.0
+        low = torch.where(shares <= 0, ends, 0.0).amax(dim=1, keepdim=True)
+        high = torch.where(shares >= 1, ends, 1.0).amin(dim=1, keepdim=True)
+        return cls(ends.clamp(low, high), shares, drafts)
 
     def score(self, t: Tensor) -> Tensor:
         """The score that the share t of the node's drafts lies below: [N, m] to [N, m]."""
@@ -86,21 +95,15 @@ class Density:
         """
         node = self.repeated(spread.cuts.shape[1])
         cuts = spread.cuts.flatten(0, 1)
-        t = torch.cat([cuts, node.shares[:, 1:-1].clamp(cuts[:, :1], cuts[:, 2:])], dim=1).sort(dim=1).values
-        shares = spread.below(t)
-        shares[:, -1] = 1.0
-        return Density(node.score(t), shares, node.drafts)
+        # A node may have no drafts on some piece: ends stand where they stood, and only cuts are looked for.
+        ends, order = torch.cat([node.ends[:, 1:-1], node.score(cuts)], dim=1).sort(dim=1)
+        t = torch.cat([node.shares[:, 1:-1], cuts], dim=1).gather(1, order)
+        return Density.of(ends, spread.below(t), node.drafts)
 
     def cut(self, ends: Tensor) -> Density:
         """The root's, with more ends of pieces: float64 [n+1] from 0 to 1."""
         every = ends.expand(len(self.drafts), -1)
         return replace(self, ends=every, shares=every)
-
-    def trimmed(self) -> Density:
-        """Without the scores below the lowest and above the highest piece that has drafts."""
-        low = torch.where(self.shares <= 0, self.ends, 0.0).amax(dim=1, keepdim=True)
-        high = torch.where(self.shares >= 1, self.ends, 1.0).amin(dim=1, keepdim=True)
-        return replace(self, ends=self.ends.clamp(low, high))
 
     def slopes(self) -> Tensor:
         """The mean of T' on each piece: [N, n]."""
@@ -128,7 +131,8 @@ class Density:
 
     def _relative(self, score: Tensor) -> Tensor:
         """In units of the highest score: powers of small ones would underflow, and T does not depend on the unit."""
-        return score / self.ends[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)
+        highest = self.ends[:, -1:]
+        return score / highest.masked_fill(highest <= 0, 1.0)
 
     @cached_property
     def _wins(self) -> Tensor:
@@ -219,16 +223,22 @@ class Sharing:
         edge = self.place.gather(1, tokens)
         first, last = self._block(edge)
         top = self.t.gather(1, last)
-        low = middle = self.t.gather(1, first)
+        low = middle = since = self.t.gather(1, first)
         high, rise, touched = self._chord(middle, first, last)
         before = rise
         while bool((ahead := (touched <= edge) & (top - high > _CLOSE)).any()):
             far, steeper, further = self._chord(high, first, last)
             low, middle = torch.where(ahead, middle, low), torch.where(ahead, high, middle)
             before, rise = torch.where(ahead, rise, before), torch.where(ahead, steeper, rise)
+            since = torch.where(ahead, self.t.gather(1, touched), since)
             high, touched = torch.where(ahead, far, high), torch.where(ahead, further, touched)
         above = (self.slope(edge) - before).clamp(min=0.0)
         upper = torch.where(low == middle, 1.0, ratio(above, rise - before).clamp(0.0, 1.0))
+        # The children from the vertex that the lower chord touches to the one of the upper chord fill the lower stretch
+        # up, and of the upper one so much: where slopes are rounded no child gets more of either than there is.
+        mass, until = self.mass.gather(1, edge), self.t.gather(1, touched)
+        most, least = ratio(until - middle, mass), 1 - ratio(middle - since, mass)
+        upper = torch.where((low < middle) & (edge < touched), upper.clamp(least, torch.maximum(least, most)), upper)
         return Stretches(torch.stack([low, middle, high], dim=-1), upper)
 
     def _block(self, edge: Tensor) -> tuple[Tensor, Tensor]:
@@ -400,8 +410,7 @@ def descend(
 def win_chances(round: Round, share: Share, *, capped: bool) -> Tensor:
     """Probability that each draft has the largest score, given the drafts: float64 [B, K]; see ``descend``."""
     tokens, p, q = (part.flatten(0, 1) for part in (round.drafts, round.draft_probs, round.target_probs[:, :, :-1]))
-    for _, density in descend(tokens, p, q, round.num_drafts, capped=capped, share=share):
-        scores = density
+    *_, (_, scores) = descend(tokens, p, q, round.num_drafts, capped=capped, share=share)
     return largest_score_law(*(part.unflatten(0, round.drafts.shape[:2]) for part in (scores.ends, scores.shares)))
 
 
