@@ -97,7 +97,7 @@ def strict(text: str) -> dict:
 def test_a_lossless_rule(tmp_path: Path) -> None:
     status, said = run("mc", "--rule", "token", *SHORT, "--json", "out.json")
     assert status == 0
-    assert "token: no fault found, 120 tokens in 20 texts (K = 3, L = 3, temperature 1; seed 0; all texts" in said
+    assert "token: no fault found, and hardly any could be, 120 tokens in 20 texts (K = 3, L = 3, temper" in said
     for part in ("e-value", "rejects from 3.00 on", "still possible", "end to end", "first token", "tokens a second"):
         assert part in said
     written = strict((tmp_path / "out.json").read_text())
@@ -317,7 +317,7 @@ def test_a_written_text_and_its_rounds(tmp_path: Path) -> None:
         f"{len(tokens)} tokens in {len(rounds)} rounds, {len(tokens) / len(rounds):.2f} a round; block-race, seed 3"
         in said
     )
-    assert "draft 0, draft 1, correction, bonus" in said
+    assert "draft 0, draft 1" not in said, "where there are no colours there is nothing to explain"
     assert len(written["source"]) == len(tokens)
     lines = said[said.index("round ") :].splitlines()[2 : 2 + len(rounds)]
     for number, (line, each) in enumerate(zip(lines, rounds, strict=True)):

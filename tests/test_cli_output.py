@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from spectr_verify.cli import app
 from spectr_verify.cli.output import keep
 from spectr_verify.errors import InputError
+from spectr_verify.report.figures import figure_of, saved
 
 LAWS = "[[[0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]"
 PAIR = f'{{"draft": {LAWS}, "target": {LAWS}, "drafts": 1, "length": 1}}'
@@ -71,3 +72,28 @@ def test_names_that_clash_are_refused_before_anything_is_computed(monkeypatch: p
     twice = f'[{PAIR[:-1]}, "name": "a b"}}, {PAIR[:-1]}, "name": "a-b"}}]'
     outcome = CliRunner().invoke(app, ["certify", twice, "--out", "."])
     assert "two certificates would be written to a-b.stateless.json" in str(outcome.exception)
+
+
+def test_what_was_drawn_before_stays_until_a_plot_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure
+
+    def halfway(self: object, file: Path) -> None:
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    Path("z.svg").write_text("mine")
+    monkeypatch.setattr(figure, "savefig", halfway)
+    with pytest.raises(KeyboardInterrupt):
+        saved(figure_of(1, 1), Path("z.svg"))
+    assert Path("z.svg").read_text() == "mine"
+    assert not list(Path().glob(".*.svg"))
+
+
+@pytest.mark.parametrize("command", [["simulate", "--rule", "token"], ["what-if"]])
+def test_plots_without_matplotlib_are_refused_before_the_work(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    outcome = CliRunner().invoke(app, [*command, "--plot", "z.svg"])
+    assert isinstance(outcome.exception, InputError)
+    assert str(outcome.exception).startswith("plots need the package matplotlib: pip install")

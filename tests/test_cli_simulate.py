@@ -353,7 +353,7 @@ REFUSED = [
     (["--rule", "none"], "no rule is called 'none'"),
     (["--rule", "autoregressive"], "autoregressive is what all rules are compared with"),
     (["--rule", "token", "--rule", "token"], "rule: token is asked for more than once"),
-    (["--rule", "rules.py:verify"], "`simulate` sweeps rules alone and has no --calls; `mc --calls` decodes"),
+    (["--rule", "rules.py:verify"], "`simulate` takes rules alone and has no --calls; `mc --calls` decodes"),
     (["--prompts", "news"], "--prompts does not go with --pairs"),
     (["--target", "x"], "--target does not go with --pairs"),
     (["--dtype", "float32"], "--dtype does not go with --pairs"),

@@ -13,7 +13,8 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,18 @@ def replace_file(path: Path, text: str) -> None:
     """Put ``text`` in the place of a file, by way of a new file beside it."""
     if path.exists() and not path.is_file():
         raise TableError(f"{path}: is not a file that could be replaced; give the path of a JSON file")
+    with replacing(path) as beside, beside.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside ``path``, of the same ending; the file that is written there takes its place once it is whole."""
     # Beside it, since only a move within one file system is a single step.
-    beside = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
-        with beside.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
+        yield beside
+        with beside.open("rb") as stream:
             os.fsync(stream.fileno())
         beside.replace(path)
     finally:

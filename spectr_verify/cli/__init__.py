@@ -91,5 +91,5 @@ def _status() -> int:
 
 
 def _without_result() -> int:
-    print("interrupted: no verdict, and nothing was written", file=sys.stderr)
+    print("interrupted: no result; what was written before, as the finished cells of a log, is kept", file=sys.stderr)
     return STATUS_INTERRUPTED

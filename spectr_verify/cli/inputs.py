@@ -13,6 +13,7 @@ from toy_models import read_pairs
 if TYPE_CHECKING:
     from spectr_verify.audit import Instance
     from spectr_verify.exact import Limits
+    from spectr_verify.rules import Rule
 
 
 def instances(
@@ -40,6 +41,25 @@ def limits_of(tuples: int | None, worlds: int | None, texts: int | None) -> Limi
 
     given = {"tuples": tuples, "worlds": worlds, "texts": texts}
     return Limits(**{name: limit for name, limit in given.items() if limit is not None})
+
+
+def rule_of(name: str, command: str) -> Rule:
+    """A rule, for a command that knows no other way of calling a function.
+
+    Raises:
+        RuleError: there is none of that name; of code that is called otherwise it says what takes that.
+    """
+    from spectr_verify.rules import RuleError
+    from spectr_verify.rules.load import load_rule
+
+    try:
+        return load_rule(name)
+    except RuleError as error:
+        if "--calls" not in str(error):
+            raise
+        raise RuleError(
+            f"{error}. `{command}` takes rules alone and has no --calls; `mc --calls` decodes with such code and counts"
+        ) from error
 
 
 def prompts_of(source: str) -> tuple[str, ...]:

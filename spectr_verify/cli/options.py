@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from spectr_verify.cli.output import writable, writable_as
+from spectr_verify.cli.output import drawable, writable
 from spectr_verify.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RuleClass(StrEnum):
 
 Plot = Annotated[
     Path | None,
-    typer.Option(callback=writable_as(".png", ".svg"), help="Draw efficiency and speed-up: .png or .svg."),
+    typer.Option(callback=drawable, help="Draw efficiency and speed-up: .png or .svg; needs matplotlib."),
 ]
 Json = Annotated[
     Path | None,
@@ -137,7 +137,7 @@ class Costs:
 
     draft_cost: Annotated[
         float | None,
-        typer.Option(help="A draft step, in target calls; by default what `simulate` measures of models, else 0.05."),
+        typer.Option(help="A draft step, in target calls; by default 0.05, but `simulate` measures it of models."),
     ] = None
     further_cost: FurtherCost = 0.0
     overhead: Overhead = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -46,6 +47,15 @@ def writable_as(*endings: str) -> Callable[[Path | None], Path | None]:
         return writable(path)
 
     return check
+
+
+def drawable(path: Path | None) -> Path | None:
+    """Refuse a plot that cannot be drawn or written."""
+    if path is not None and importlib.util.find_spec("matplotlib") is None:
+        from spectr_verify.report.figures import WITHOUT
+
+        raise InputError(WITHOUT)
+    return writable_as(".png", ".svg")(path)
 
 
 def keep(sources: Iterable[str | None], *outputs: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spectr_verify.cli.inputs import prompts_of, seed_everything
+from spectr_verify.cli.inputs import prompts_of, rule_of, seed_everything
 from spectr_verify.cli.options import Costs, Json, Models, Plot, TextSeed, Truncation, grouped, numbers, said_by_user
 from spectr_verify.cli.output import console_for, keep, progress_line, writable_as, write
 from spectr_verify.cli.status import Interrupted
@@ -17,7 +17,6 @@ from spectr_verify.errors import InputError
 from toy_models import read_pairs
 
 if TYPE_CHECKING:
-    from spectr_verify.rules import Rule
     from spectr_verify.simulate import Corpus, Settings, Sweep, TimeModel
     from toy_models import ToyPair
 
@@ -172,7 +171,7 @@ def simulate(
     all_drafts, about_drafts = _sizes("--drafts", drafts, [pair.drafts for pair in every_pair])
     all_lengths, about_lengths = _sizes("--length", length, [pair.length for pair in every_pair])
     temperatures = numbers(temperature, "--temperature", float)
-    axes = Axes([_swept_rule(name) for name in rule or PAPER], all_drafts, all_lengths, temperatures)
+    axes = Axes([rule_of(name, "simulate") for name in rule or PAPER], all_drafts, all_lengths, temperatures)
     seed_everything(seed)
     with progress_line() as progress:
         progress("loading the models")
@@ -212,21 +211,6 @@ def _sizes(option: str, said: str | None, stated: list[int | None]) -> tuple[lis
     if len(own) > 1:
         return values, [f"The pairs state {sign} = {listed}, and each is taken at all of these; {option} chooses."]
     return values, []
-
-
-def _swept_rule(name: str) -> Rule:
-    """A rule to sweep."""
-    from spectr_verify.rules import RuleError
-    from spectr_verify.rules.load import load_rule
-
-    try:
-        return load_rule(name)
-    except RuleError as error:
-        if "--calls" not in str(error):
-            raise
-        raise RuleError(
-            f"{error}. `simulate` sweeps rules alone and has no --calls; `mc --calls` decodes with such code and counts"
-        ) from error
 
 
 def _corpora(models: Models, prompts: str, laws: Laws, pairs: dict[str, list[ToyPair]], seed: int) -> list[Corpus]:

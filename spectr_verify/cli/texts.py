@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spectr_verify.cli.inputs import prompts_of, seed_everything
+from spectr_verify.cli.inputs import prompts_of, rule_of, seed_everything
 from spectr_verify.cli.options import Called, DraftLength, Filtering, Json, Models, NumDrafts, TextSeed, grouped
 from spectr_verify.cli.output import console_for, keep, progress_line, write
 from spectr_verify.cli.status import STATUS_BROKEN, Biased, Interrupted
@@ -131,10 +131,9 @@ def generate(
 
     from spectr_verify.decoding import decode
     from spectr_verify.report.montecarlo import decoded_text, rounds_table
-    from spectr_verify.rules.load import load_rule
 
     keep([rule.rpartition(":")[0], models.target, models.draft], json_file)
-    chosen = load_rule(rule)
+    chosen = rule_of(rule, "generate")
     with progress_line() as progress:
         progress("loading the models")
         pair = models.load()
@@ -151,7 +150,7 @@ def generate(
     written = texts.tokens[0, : int(texts.lengths[0])].tolist()
     pieces = list(zip(pair.pieces(written), texts.source[0].tolist(), strict=False))
     console = console_for(json_file, soft_wrap=True)
-    console.print(decoded_text(prompt, pieces, chosen.used_drafts(drafts)))
+    console.print(decoded_text(prompt, pieces, chosen.used_drafts(drafts), legend=console.is_terminal))
     if rounds:
         console.print(rounds_table(texts, pair.tokenizer.decode))
     efficiency = len(written) / texts.rounds

@@ -218,7 +218,8 @@ def _tokenizer(folder: str) -> Any:
     try:
         return _transformers().AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, RuntimeError, KeyError) as error:  # from_pretrained raises all of these
-        raise ModelError(f"no tokenizer can be loaded from {folder}: {said(error)}") from error
+        where = folder if Path(folder).is_dir() else f"{folder}, which is no folder here and was asked of Hugging Face"
+        raise ModelError(f"no tokenizer can be loaded from {where}: {said(error)}") from error
 
 
 def _check_same_vocabulary(target: Any, draft: Any, names: tuple[str, str]) -> None:

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from spectr_verify.errors import InputError, said
+from toy_models.files import replacing
+
+WITHOUT = 'plots need the package matplotlib: pip install -c constraints.txt ".[plot]" in the folder of spectr-verify'
+"""What is said where matplotlib is missing."""
 
 
 def figure_of(width: float, height: float) -> Any:
@@ -17,9 +21,7 @@ def figure_of(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise InputError(
-            'plots need the package matplotlib: pip install -c constraints.txt ".[plot]" in the folder of spectr-verify'
-        ) from error
+        raise InputError(WITHOUT) from error
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -29,12 +31,13 @@ def shown(name: str) -> str:
 
 
 def saved(figure: Any, file: Path) -> None:
-    """Write a figure; the format by the name's ending.
+    """Write a figure in one step; the format by the name's ending.
 
     Raises:
         InputError: it cannot be written.
     """
     try:
-        figure.savefig(file)
+        with replacing(file.resolve()) as beside:
+            figure.savefig(beside)
     except (ValueError, OSError) as error:
         raise InputError(f"{file} cannot be drawn: {said(error)}") from error

@@ -32,7 +32,9 @@ def monte_carlo_text(report: MonteCarloReport) -> RenderableType:
 
 def _verdict(report: MonteCarloReport) -> Text:
     rejected = report.lossless_rejected or report.end_to_end_rejected
-    words = "NOT lossless" if report.lossless_rejected else "no fault found" if report.texts else "nothing judged"
+    share = report.effect_upper_bound
+    found = "no fault found" if share is not None and share <= WEAK else "no fault found, and hardly any could be"
+    words = "NOT lossless" if report.lossless_rejected else found if report.texts else "nothing judged"
     if rejected and not report.lossless_rejected:
         words = "the text follows the laws that the rule is told, and those are not the models' own"
     asked = report.settings
@@ -96,7 +98,7 @@ def _end_to_end(end: EndToEnd) -> str:
 def _accepted(found: AcceptedLength) -> str:
     should = "by the closed form" if found.exact else "at most, whatever the rule"
     return (
-        f"{found.measured:.4f} tokens a round, {found.expected:.4f} {should} "
+        f"{found.measured:.4f} draft tokens a round, {found.expected:.4f} {should} "
         f"(difference {found.measured - found.expected:+.4f} ± {found.error:.4f}, log10 e = {found.log10_e:.2f})"
     )
 
@@ -154,17 +156,20 @@ def power_table(found: list[tuple[PlantedFault, MonteCarloReport]], needed: floa
     return table
 
 
-def decoded_text(prompt: str, pieces: list[tuple[str, int]], drafts: int) -> Text:
+def decoded_text(prompt: str, pieces: list[tuple[str, int]], drafts: int, *, legend: bool = True) -> Text:
     """A text with its tokens coloured by where they came from.
 
     Args:
         prompt: what it goes on from.
         pieces: tokens as text, and the source of each as in ``Texts.source``.
         drafts: K.
+        legend: whether to say what the colours mean; without colours they mean nothing.
     """
     text = Text.assemble((prompt, "dim"))
     for piece, source in pieces:
         text.append(piece, style_of(source))
+    if not legend:
+        return text.append("\n")
     names = [(f"draft {k}", k) for k in range(drafts)] + [("correction", -1), ("bonus", -2)]
     text.append("\n\n")
     for number, (name, source) in enumerate(names):

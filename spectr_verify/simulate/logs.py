@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from spectr_verify.decoding import Filters, Source
 from spectr_verify.errors import InputError, said
 from spectr_verify.simulate.plain import continuations
 from toy_models import TableError
-from toy_models.files import unique_keys
+from toy_models.files import replacing, unique_keys
 
 Floats = NDArray[np.float64]
 
@@ -67,8 +66,9 @@ class TokenLogs:
                 token = int(bad.argmax())
                 text = int(np.searchsorted(self.lengths.cumsum(), token, side="right"))
                 place = token - int(self.lengths[:text].sum())
+                found = "minus infinity (null in JSON)" if values[token] == -np.inf else values[token]
                 raise LogError(
-                    f"{name} of text {text}, token {place} is {values[token]}; it must be a natural logarithm of a "
+                    f"{name} of text {text}, token {place} is {found}; it must be a natural logarithm of a "
                     f"probability, {LEAST:.0e} to 0" + AND_ZERO[name]
                 )
 
@@ -186,17 +186,14 @@ def write_logs(logs: TokenLogs, path: Path) -> None:
     """
     if path.suffix not in (".npz", ".jsonl"):
         raise LogError(f"{path}: log-probabilities are written to a name that ends in .npz or .jsonl")
-    beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")  # what was there stays until all is written
     try:
-        if path.suffix == ".npz":
-            np.savez_compressed(beside, log_draft=logs.log_draft, log_target=logs.log_target, lengths=logs.lengths)
-        else:
-            beside.write_text("".join(json.dumps(row) + "\n" for row in _rows(logs)), encoding="utf-8")
-        beside.replace(path)
+        with replacing(path) as beside:
+            if path.suffix == ".npz":
+                np.savez_compressed(beside, log_draft=logs.log_draft, log_target=logs.log_target, lengths=logs.lengths)
+            else:
+                beside.write_text("".join(json.dumps(row) + "\n" for row in _rows(logs)), encoding="utf-8")
     except OSError as error:
         raise LogError(f"{path} cannot be written: {said(error)}") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _rows(logs: TokenLogs) -> list[dict[str, list[float | None]]]:

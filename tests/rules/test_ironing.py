@@ -103,7 +103,7 @@ def near_laws(vocab: int, length: int, generator: np.random.Generator) -> tuple[
 def test_the_scores_of_a_whole_tree_are_what_its_laws_say(share: Share, kind: Callable, capped: bool) -> None:
     """At every node, the children have the node's drafts below every score of the node, and win what the law says.
 
-    Both as shares of the node, times the probability that a draft runs through it.
+    Drafts are counted as a share of all, and wins as probabilities that the winner goes there.
     """
     generator = np.random.default_rng(0)
     for vocab, length, drafts in ((3, 3, 2), (4, 3, 3), (2, 4, 8), (4, 3, 2), (6, 2, 64), (3, 4, 3)) * 4:
@@ -114,8 +114,9 @@ def test_the_scores_of_a_whole_tree_are_what_its_laws_say(share: Share, kind: Ca
             sharing = share(density, *laws_there, weight, length - 1 - i)
             node, below = sharing.density, sharing.children(torch.arange(vocab).expand(len(mass), -1))
             rates = win_rates(below).unflatten(0, (-1, vocab)) * p[i] / win_rates(node)[:, None]
-            off = torch.where(win_rates(node)[:, None] > 1e-290, rates - sharing.law, 0.0)
-            assert float((off.abs().amax(dim=1) * mass).max()) < 1e-11
+            won = win_rates(node) * mass
+            off = torch.where(won[:, None] > 1e-290, rates - sharing.law, 0.0)
+            assert float((off.abs().amax(dim=1) * won).max()) < 1e-12
             scores = node.score(torch.linspace(0.01, 0.99, 15).double().expand(len(mass), -1))
             of_children = distribution(below, scores.repeat_interleave(vocab, dim=0)).unflatten(0, (-1, vocab))
             gap = (p[i][:, None] * of_children).sum(dim=1) - distribution(node, scores)

@@ -87,7 +87,10 @@ JSON_LINES = [
     ("", "there is no text"),
     ("\n \n", "there is no text"),
     (GOOD + '{"log_draft": [], "log_target": []}', "text 1 has 0 tokens"),
-    ('{"log_draft": [-1, -1], "log_target": [-1, null]}', "log_target of text 0, token 1 is -inf.*the target wrote"),
+    (
+        '{"log_draft": [-1, -1], "log_target": [-1, null]}',
+        "log_target of text 0, token 1 is minus infinity.*the target wrote",
+    ),
     ('{"log_draft": [0.5], "log_target": [-1]}', "log_draft of text 0, token 0 is 0.5"),
     ('{"log_draft": [NaN], "log_target": [-1]}', "log_draft of text 0, token 0 is nan"),
     (GOOD + '{"log_draft": [-1, 3], "log_target": [-1, -1]}', "log_draft of text 1, token 1 is 3"),
@@ -137,7 +140,7 @@ ARRAYS: list[tuple[dict[str, Any], str]] = [
     ({"log_draft": np.array([{}] * 3), "log_target": ZERO, "lengths": np.array([3])}, "cannot be read.*Object"),
     (
         {"log_draft": ZERO, "log_target": np.array([-1, -1, -np.inf]), "lengths": np.array([1, 2])},
-        "log_target of text 1, token 1 is -inf",
+        "log_target of text 1, token 1 is minus infinity",
     ),
 ]
 
@@ -191,7 +194,10 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
         ({"log_draft": [[-1.0]]}, "cannot be read.*log_target"),
         ({"log_draft": [-1.0], "log_target": [-1.0]}, "row 0: log_draft must be a list of numbers"),
         ({"log_draft": [[-1.0], None], "log_target": [[-1.0], [-1.0]]}, "row 1: log_draft must be a list of numbers"),
-        ({"log_draft": [[-1.0], [-1.0]], "log_target": [[-1.0], [None]]}, "log_target of text 1, token 0 is -inf"),
+        (
+            {"log_draft": [[-1.0], [-1.0]], "log_target": [[-1.0], [None]]},
+            "log_target of text 1, token 0 is minus infinity",
+        ),
     ):
         parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
         with pytest.raises(LogError, match=message) as caught:
