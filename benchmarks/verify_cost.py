@@ -1,6 +1,7 @@
 """What one round of verification costs at the vocabularies of real models.
 
-    python benchmarks/verify_cost.py [--device cpu] [--threads 1] [--clock cpu] [--rules block-race,k-seq] [--json FILE]
+    python benchmarks/verify_cost.py [--device cpu] [--threads 1] [--clock cpu] [--rules block-race,k-seq]
+        [--drafts 3] [--length 12] [--json FILE]
 
 For every rule the median milliseconds of one round, with K = 3 drafts of L = 12 tokens, laws in float32 that are as
 peaked as a language model's, and as close to each other as a draft model that overlaps its target by 0.7. Beside it
@@ -51,6 +52,8 @@ def main() -> None:
     parser.add_argument("--rules", default=",".join(EVERYTHING), help="names with commas, check among them")
     parser.add_argument("--vocab", type=int, nargs="+", default=VOCABULARIES)
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--drafts", type=int, default=DRAFTS, help="K")
+    parser.add_argument("--length", type=int, default=LENGTH, help="L")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -59,7 +62,14 @@ def main() -> None:
     for vocab in asked.vocab:
         for rows in asked.batch:
             found += costs(
-                asked.device, vocab, rows, names=asked.rules.split(","), repeats=asked.repeats, clock=asked.clock
+                asked.device,
+                vocab,
+                rows,
+                drafts=asked.drafts,
+                length=asked.length,
+                names=asked.rules.split(","),
+                repeats=asked.repeats,
+                clock=asked.clock,
             )
     if asked.json:
         head = {"machine": machine(asked.device), "torch": torch.__version__, "threads": asked.threads}

@@ -33,6 +33,9 @@ _STEPS, _TOLERANCE = 64, 1e-15
 _TIED_BITS = 8
 """Ratios q/p that differ in so many of their last bits only are equal, or in log2 V of them: float64 has 52."""
 
+PATH_ENTRIES = 1 << 20
+"""Probabilities of one level that are worked on at once."""
+
 _CLOSE = 1e-14
 """Shares of a node's drafts or wins that differ by less are equal."""
 
@@ -387,8 +390,8 @@ def _ascending(values: Tensor) -> Tensor:
 
 def descend(
     tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int, *, capped: bool, share: Share = share_out
-) -> Iterator[tuple[Tensor, Density]]:
-    """Walk along paths from the root: law of the winner's next token, and the scores after the path's next token.
+) -> Iterator[tuple[Shared, Density]]:
+    """Walk along paths from the root: how each node shares out its scores, and those of the path's next token.
 
     Args:
         tokens: int64 [N, n]; draft_probs, target_probs: [N, n, V].
@@ -402,16 +405,34 @@ def descend(
         p, q, token = draft_probs[:, i].to(torch.float64), target_probs[:, i].to(torch.float64), tokens[:, i : i + 1]
         sharing = share(density, p, q, weight, tokens.shape[1] - 1 - i)
         density = sharing.children(token)
-        yield sharing.law, density
+        yield sharing, density
         weight = ratio(weight * q.gather(1, token)[:, 0], sharing.law_of(token)[:, 0])
         weight = weight.clamp(max=1.0) if capped else weight
 
 
 def win_chances(round: Round, share: Share, *, capped: bool) -> Tensor:
     """Probability that each draft has the largest score, given the drafts: float64 [B, K]; see ``descend``."""
-    tokens, p, q = (part.flatten(0, 1) for part in (round.drafts, round.draft_probs, round.target_probs[:, :, :-1]))
-    *_, (_, scores) = descend(tokens, p, q, round.num_drafts, capped=capped, share=share)
-    return largest_score_law(*(part.unflatten(0, round.drafts.shape[:2]) for part in (scores.ends, scores.shares)))
+    scores = []
+    for tokens, p, q in _some_paths(round):
+        for _, density in descend(tokens, p, q, round.num_drafts, capped=capped, share=share):
+            reached = density
+        scores.append(reached)
+    return largest_score_law(
+        *(
+            torch.cat([getattr(each, part) for each in scores]).unflatten(0, round.drafts.shape[:2])
+            for part in ("ends", "shares")
+        )
+    )
+
+
+def _some_paths(round: Round) -> Iterator[tuple[Tensor, ...]]:
+    """The drafts of all rows and their laws, a few at a time, that what is made of them stays in the cache."""
+    B, K, _, vocab = round.draft_probs.shape
+    size = max(1, PATH_ENTRIES // vocab) if round.drafts.device.type == "cpu" else B * K
+    for first in range(0, B * K, size):
+        path = torch.arange(first, min(first + size, B * K), device=round.drafts.device)
+        row, draft = path // K, path % K
+        yield round.drafts[row, draft], round.draft_probs[row, draft], round.target_probs[row, draft, :-1]
 
 
 def winner_law(
@@ -419,7 +440,7 @@ def winner_law(
 ) -> Tensor:
     """Next-token laws of the winner along paths: float64 [N, n, V]; see ``descend``."""
     walk = descend(tokens, draft_probs, target_probs, drafts, capped=capped, share=share)
-    return torch.stack([law for law, _ in walk], dim=1)
+    return torch.stack([sharing.law for sharing, _ in walk], dim=1)
 
 
 def largest_score_law(ends: Tensor, shares: Tensor) -> Tensor:

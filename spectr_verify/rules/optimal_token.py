@@ -27,19 +27,19 @@ def optimal_token(round: Round, chance: Chance) -> Emission:
 
 
 def _step(places: Places, tokens: Tensor, q: Tensor, active: Tensor) -> tuple[Tensor, Correction]:
-    drafts, found, sharings = active.sum(dim=-1), [], []
+    drafts, found, winners = active.sum(dim=-1), [], []
     for part, target, draft in places.laws():
         every = torch.ones_like(drafts[part], dtype=torch.float64)
         root = Density.of_root(drafts[part])
         sharing = share_out(root, draft.to(torch.float64), target.to(torch.float64), every)
         kept = ratio(q[part], sharing.law_of(tokens[part])).clamp(max=1.0)
         found.append(_win_chances(sharing.children(tokens[part]), active[part]) * kept)
-        sharings.append(sharing)
+        winners.append(sharing.law)
     accepted = torch.cat(found)
     missed = (1 - accepted.cumsum(dim=-1) + accepted).clamp(min=0.0)
 
     def correction(at: Tensor) -> Tensor:
-        law = torch.cat([sharing.law for sharing in sharings])
+        law = torch.cat(winners)
         left = [or_target((q - law[at][part]).clamp_(min=0.0), q) for part, q, _ in places.take(at).laws()]
         return torch.cat(left).to(places.form)
 

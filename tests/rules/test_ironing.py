@@ -266,11 +266,11 @@ def test_the_winner_that_is_drawn_has_the_law_that_is_said(drafts: int) -> None:
     every = torch.cartesian_prod(*[torch.arange(3)] * drafts)
     paths = every.reshape(-1, 1)
     walk = descend(paths, p.expand(len(paths), 1, 3), q.expand(len(paths), 1, 3), drafts, capped=True)
-    law, density = next(walk)
+    sharing, density = next(walk)
     won = largest_score_law(density.ends.unflatten(0, every.shape), density.shares.unflatten(0, every.shape))
     weight = p[0][every].prod(dim=1, keepdim=True) * won
     played = torch.zeros(3, dtype=torch.float64).index_add_(0, every.flatten(), weight.flatten())
-    np.testing.assert_allclose(played.numpy(), law[0].numpy(), atol=1e-14)
+    np.testing.assert_allclose(played.numpy(), sharing.law[0].numpy(), atol=1e-14)
 
 
 def test_many_tokens_keep_few_pieces() -> None:
@@ -279,9 +279,9 @@ def test_many_tokens_keep_few_pieces() -> None:
     logits = torch.randn(4, 3, 5000, generator=generator, dtype=torch.float64) * 4
     p = (logits + 0.5 * torch.randn(logits.shape, generator=generator, dtype=torch.float64)).softmax(-1)
     tokens = torch.stack([torch.multinomial(p[:, i], 1, generator=generator)[:, 0] for i in range(3)], dim=1)
-    for i, (law, density) in enumerate(descend(tokens, p, logits.softmax(-1), 8, capped=True)):
+    for i, (sharing, density) in enumerate(descend(tokens, p, logits.softmax(-1), 8, capped=True)):
         assert density.ends.shape[1] == i + 3
-        np.testing.assert_allclose(law.sum(dim=1).numpy(), 1, atol=1e-12)
+        np.testing.assert_allclose(sharing.law.sum(dim=1).numpy(), 1, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", IRONED)
