@@ -206,7 +206,10 @@ def test_a_pair_without_a_verdict_does_not_take_those_of_others(
 TINY = Fraction(1, 2**60)
 
 
-@pytest.mark.parametrize("name", ["ironed-tournament-block", "ironed-tournament-greedy-block", "optimal-token"])
+@pytest.mark.parametrize(
+    "name",
+    ["ironed-tournament-block", "ironed-tournament-greedy-block", "blended-tournament-block", "optimal-token"],
+)
 @pytest.mark.parametrize(
     ("draft", "target"),
     [
