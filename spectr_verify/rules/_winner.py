@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,11 +12,18 @@ from torch import Tensor
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules import greedy_block as greedy
+from spectr_verify.rules._ironing import Share, win_chances, winner_law
 from spectr_verify.rules.block import verify_block
 
 WinnerLaw = Callable[[Tensor, Tensor, Tensor, int], Tensor]
 """Next-token laws of the winner along paths: of tokens int64 [B, n], draft_probs and target_probs [B, n, V], and K, to
 float64 [B, n, V]."""
+
+
+def tournament_of_scores(round: Round, chance: Chance, share: Share, *, capped: bool) -> Emission:
+    """Select the draft of the largest score and verify it; ``share`` says how nodes share out their scores."""
+    winner = chance.categorical(win_chances(round, share, capped=capped))
+    return verify_winner(round, chance, winner, partial(winner_law, share=share, capped=capped), capped=capped)
 
 
 def verify_winner(round: Round, chance: Chance, winner: Tensor, law: WinnerLaw, *, capped: bool) -> Emission:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from spectr_verify.chance import Chance
 from spectr_verify.rounds import Emission, Round
 from spectr_verify.rules._blending import blend
-from spectr_verify.rules._ironing import win_chances, winner_law
-from spectr_verify.rules._winner import verify_winner
+from spectr_verify.rules._winner import tournament_of_scores
 
 
 def blended_tournament_block(round: Round, chance: Chance) -> Emission:
@@ -16,5 +13,4 @@ def blended_tournament_block(round: Round, chance: Chance) -> Emission:
 
     As the ironed tournament where few levels are left or draft and target are close, and better at depth elsewhere.
     """
-    winner = chance.categorical(win_chances(round, blend, capped=True))
-    return verify_winner(round, chance, winner, partial(winner_law, share=blend, capped=True), capped=True)
+    return tournament_of_scores(round, chance, blend, capped=True)
