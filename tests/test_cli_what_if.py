@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from spectr_verify.bounds.along_laws import ALONG_LAWS
 from spectr_verify.cli import app
 from spectr_verify.errors import InputError
 from spectr_verify.simulate import RULES
@@ -47,7 +49,9 @@ def test_the_table_of_a_file() -> None:
     assert [row[:2] for row in rows if row[:1] in (["token"], ["block"], ["greedy-block"])] == [
         [name, "1"] for name in ("token", "block", "greedy-block")
     ]
-    assert [row[-7:-6] for row in rows if row[:1] == ["2"]] == [["±"]] * 2, "two rules are of several drafts"
+    assert [row.count("±") for row in rows if row[:1] == ["2"]] == [3, 3], "two rules are of several drafts"
+    shares = [row[-1].endswith("%") for row in rows if row[:1] in (["token"], ["block-race"], ["relaxed"])]
+    assert shares == [True, True, False], "the bound has none of itself"
     assert "10 places in 5 texts" in said
     assert "a draft step of 0.1 target calls (each further draft adds 0 of it), overhead 0.2" in " ".join(said.split())
     fastest = [line.partition(":")[0] for line in said.splitlines() if "is fastest" in line]
@@ -81,6 +85,7 @@ def test_json() -> None:
         for name in ("block_efficiency", "standard_error", "speed_up"):
             assert [len(lengths) for lengths in row[name]] == [3, 3]
         drafts, length = row["best"]["drafts"], row["best"]["length"]
+        assert len(row["of_bound"]) == 2
         assert row["speed_up"][drafts - 1][length - 1] == max(map(max, row["speed_up"]))
         assert all(lengths == pytest.approx([0.0] * 3) for lengths in row["standard_error"]), "all texts are alike"
 
@@ -107,11 +112,56 @@ def test_the_seed_and_the_temperature_arrive() -> None:
     assert len({same, seed, cold}) == 3
 
 
+def test_whole_laws_add_rules_and_change_no_other() -> None:
+    plain = run(*WRITE, "--json", "plain.json")
+    said = run(*WRITE, "--whole-laws", "--json", "whole.json")
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= 120
+    lines = [[line.split() for line in text.splitlines()] for text in (plain, said)]
+    assert all(line in lines[1] for line in lines[0] if line[:1] in (["token"], ["block-race"], ["relaxed"], ["16"]))
+    assert f"{', '.join(ALONG_LAWS)}: 8 places in 4 texts, with whole laws" in " ".join(said.split())
+    rows = {
+        line.split()[0]: line.split() for line in said.splitlines() if line.split() and line.split()[0] in ALONG_LAWS
+    }
+    assert list(rows) == list(ALONG_LAWS)
+    assert all(row[1] == "1" and row[-1].endswith("%") for row in rows.values())
+    fewer, more = strict("plain.json"), strict("whole.json")
+    assert more["rules"][: len(RULES)] == fewer["rules"]
+    assert {name: more[name] for name in ("places", "texts", "tokens")} == {"places": 16, "texts": 4, "tokens": 24}
+    for row, name in zip(more["rules"][len(RULES) :], ALONG_LAWS, strict=True):
+        assert (row["rule"], row["places"], row["texts"]) == (name, 8, 4)
+        assert [len(lengths) for each in ("block_efficiency", "speed_up", "of_bound") for lengths in row[each]] == [
+            3
+        ] * 6
+    assert not any("places" in row for row in fewer["rules"])
+
+
+def test_whole_laws_without_a_choice_for_chance() -> None:
+    """At temperature 0 each law is of one token: what all drafts have is accepted, or nothing is."""
+    run(*WRITE, "--whole-laws", "--temperature", "0", "--json", "cold.json")
+    first, *others = strict("cold.json")["rules"][len(RULES) :]
+    for row in others:
+        assert np.array(row["block_efficiency"]) == pytest.approx(np.array(first["block_efficiency"]))
+
+
+def test_a_share_of_nothing_is_none() -> None:
+    Path("apart.jsonl").write_text('{"log_draft": [null, null], "log_target": [-1, -1]}\n' * 2)
+    said = run("what-if", "apart.jsonl", "--drafts", "1", "--length", "2", "--json", "out.json")
+    assert "%" not in said
+    assert all(row["of_bound"] == [[None, None]] for row in strict("out.json")["rules"])
+
+
 @pytest.mark.parametrize(("name", "begins"), [("plot.png", b"\x89PNG"), ("plot.svg", b"<?xml")])
 def test_plots(name: str, begins: bytes) -> None:
     pytest.importorskip("matplotlib")
     run("what-if", "logs.jsonl", "--drafts", "2", "--length", "3", "--plot", name)
     assert Path(name).read_bytes().startswith(begins)
+
+
+def test_plots_have_rules_of_whole_laws_too() -> None:
+    pytest.importorskip("matplotlib")
+    run(*WRITE, "--whole-laws", "--plot", "plot.svg")
+    assert all(f"<!-- {name} -->" in Path("plot.svg").read_text() for name in (*RULES, *ALONG_LAWS))
 
 
 REFUSED = [
@@ -124,6 +174,7 @@ REFUSED = [
     (["tiny.jsonl", "--length", "2"], "tiny.jsonl: log_draft of text 0, token 1 is -1e+308; it must be a natural"),
     (["logs.jsonl", "--temperature", "0.5"], "--temperature says how texts are written, and those of logs.jsonl are"),
     (["logs.jsonl", "--top-k", "5"], "--top-k says how texts are written"),
+    (["logs.jsonl", "--whole-laws"], "logs.jsonl has those of its texts' tokens alone: leave it out"),
     (["logs.jsonl", "--texts", "400"], "--texts says how texts are written"),
     (["logs.jsonl", "--length", "2", "--json", "logs.jsonl"], "logs.jsonl is what is judged"),
     (["logs.jsonl", "--length", "2", "--save", "logs.jsonl"], "logs.jsonl is what is judged"),

@@ -35,6 +35,10 @@ def what_if(
     texts: Annotated[int, typer.Option(min=2, help="Without FILE: how many texts the target writes.")] = 400,
     tokens: Annotated[int, typer.Option(min=1, help="Without FILE: tokens of each.")] = 48,
     prompts: Annotated[str, typer.Option(help="Without FILE: a set of prompts or a file, as for `mc`.")] = "code",
+    whole_laws: Annotated[
+        bool,
+        typer.Option("--whole-laws", help="Without FILE: tournaments and optimal-token too; about a minute more."),
+    ] = False,
     save: Annotated[
         Path | None,
         typer.Option(callback=writable_as(".npz", ".jsonl"), help="Write the log-probabilities: .npz or .jsonl."),
@@ -58,10 +62,12 @@ def what_if(
         logs, source = read_logs(Path(file)), {"kind": "file", "file": file}
     else:
         sizes = {"texts": texts, "tokens": tokens, "behind": max_length - 1}
-        logs, source = _written_here(models, filtering, prompts, sizes, seed)
+        drafts = max_drafts if whole_laws else 0
+        logs, source = _written_here(models, filtering, prompts, sizes, seed, drafts)
     if save is not None:
         write_logs(logs, save)
-    found = estimate(logs, drafts=max_drafts, length=max_length)
+    with progress_line() as progress:
+        found = estimate(logs, drafts=max_drafts, length=max_length, progress=progress)
     console_for(json_file).print(what_if_tables(found, time))
     write(json_file, "what-if", found.to_json(time, source))
     if plot is not None:
@@ -74,15 +80,21 @@ def _fits(context: typer.Context, file: str | None, tokens: int, length: int) ->
         raise InputError(
             f"a text of {tokens} tokens is shorter than a draft of {length}; ask for longer texts or shorter drafts"
         )
+    if file is not None and context.params["whole_laws"]:
+        raise InputError(
+            f"--whole-laws needs the probabilities of all tokens at every place, and {file} has those of its texts' "
+            "tokens alone: leave it out, or leave out the file and let the target write here"
+        )
     for option in said_by_user(context, context.params.keys() - FOR_FILES) if file is not None else ():
         raise InputError(f"{option} says how texts are written, and those of {file} are written already: leave it out")
 
 
 def _written_here(
-    models: Models, filtering: Filtering, prompts: str, sizes: dict[str, int], seed: int
+    models: Models, filtering: Filtering, prompts: str, sizes: dict[str, int], seed: int, drafts: int
 ) -> tuple[TokenLogs, dict[str, Any]]:
-    """Texts that the target writes, scored, and what they are of."""
+    """Texts that the target writes, scored, and what they are of; with whole laws, if for so many drafts."""
     from spectr_verify.simulate import model_corpus, target_logs
+    from spectr_verify.simulate.pieces import affordable
 
     filters, asked = filtering.filters(), prompts_of(prompts)
     with progress_line() as progress:
@@ -90,5 +102,7 @@ def _written_here(
         pair = models.load()
         corpus = model_corpus(pair, prompts, asked)
         begins = [start.prompt for start in corpus.starts]
-        logs = target_logs(pair, begins, **sizes, filters=filters, seed=seed, progress=progress)
+        length = sizes["behind"] + 1
+        laws = {"piece": length, "most": affordable(pair.vocab, drafts, length)} if drafts else {}
+        logs = target_logs(pair, begins, **sizes, **laws, filters=filters, seed=seed, progress=progress)
     return logs, {**corpus.source, **sizes, **vars(filters), "seed": seed}

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from spectr_verify.decoding import Filters, Source
 from spectr_verify.errors import InputError, said
+from spectr_verify.simulate.pieces import Keeper, Pieces, chosen_pieces
 from spectr_verify.simulate.plain import continuations
 from toy_models import TableError
 from toy_models.files import replacing, unique_keys
@@ -47,6 +48,7 @@ class TokenLogs:
     Attributes:
         log_draft, log_target: float64 [n], all texts one behind the other; the draft's may be minus infinity.
         lengths: int64 [M], tokens of each text.
+        pieces: some pieces of the texts with whole laws; files have none.
 
     Raises:
         LogError: sizes that do not fit, a text without tokens, NaN, a probability above 1 or too small to be meant, or
@@ -56,6 +58,7 @@ class TokenLogs:
     log_draft: Floats
     log_target: Floats
     lengths: NDArray[np.int64]
+    pieces: Pieces | None = None
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -99,6 +102,8 @@ def target_logs(
     texts: int,
     tokens: int,
     behind: int = 0,
+    piece: int | None = None,
+    most: int = 0,
     filters: Filters | None = None,
     seed: int = 0,
     batch: int = 200,
@@ -113,27 +118,38 @@ def target_logs(
         tokens: of each text, fewer where it ends.
         behind: how many tokens behind the one that ends a text are kept: a round that starts before the end reaches
             L - 1 beyond it.
+        piece: of how many tokens pieces are, of which whole laws are kept; ``None``: no laws are.
+        most: how many pieces at most, of all texts; drawn, one as likely as another.
         filters: of both models' laws.
         seed: draws the texts.
         batch: texts that are written together.
         progress: called with a line after every batch.
 
     Raises:
-        InputError: what cannot be decoded, see ``decode``.
+        InputError: what cannot be decoded, see ``decode``, or a piece that is longer than the texts.
     """
+    if piece is not None and not 1 <= piece <= tokens:
+        raise InputError(f"a piece of {piece} tokens is none of a text of {tokens}; ask for another size")
     generator = torch.Generator(device=source.device).manual_seed(seed)
     found: list[tuple[Tensor, Tensor]] = []
     lengths: list[Tensor] = []
+    length = piece or tokens
+    chosen = chosen_pieces(texts, tokens // length, most=most, seed=seed)
+    pieces: list[Pieces] = []
     for begin in range(0, texts, batch):
         numbers = range(begin, min(begin + batch, texts))
         asked = [prompts[number % len(prompts)] for number in numbers]
-        written = continuations(source, asked, tokens=tokens, filters=filters or Filters(), generator=generator)
+        keeper = Keeper(chosen[begin : numbers.stop], length)
+        written = continuations(
+            source, asked, tokens=tokens, filters=filters or Filters(), generator=generator, watch=keeper.see
+        )
         lengths.append(_until_the_end(written.tokens, source.ends, behind))
+        pieces.append(keeper.pieces(written.tokens, lengths[-1], begin))
         kept = torch.arange(tokens) < lengths[-1][:, None]
         found.append((written.log_draft[kept], written.log_target[kept]))
         progress(f"{numbers.stop:,} of {texts:,} texts")
     draft, target = (torch.cat(column).numpy() for column in zip(*found, strict=True))
-    return TokenLogs(draft, target, torch.cat(lengths).numpy())
+    return TokenLogs(draft, target, torch.cat(lengths).numpy(), Pieces.joined(pieces) if piece else None)
 
 
 def _until_the_end(tokens: Tensor, ends: Sequence[int], behind: int) -> Tensor:

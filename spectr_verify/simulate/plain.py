@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -56,11 +56,18 @@ def steps(
 
 
 def continuations(
-    source: Source, prompts: Sequence[Sequence[int]], *, tokens: int, filters: Filters, generator: torch.Generator
+    source: Source,
+    prompts: Sequence[Sequence[int]],
+    *,
+    tokens: int,
+    filters: Filters,
+    generator: torch.Generator,
+    watch: Callable[[Tensor, Tensor], None] = lambda p, q: None,
 ) -> Written:
     """Texts that the target writes, one after each prompt, as both models score them.
 
-    Args, Raises: as ``steps``; the filters are of both models' laws.
+    Args, Raises: as ``steps``; the filters are of both models' laws, and ``watch`` is called with the draft's and the
+    target's laws of all texts' next token, [B, V], N times.
     """
     _, draft = source.readers(len(prompts))
     unread = _to_the_right(prompts, source.device)
@@ -69,6 +76,7 @@ def continuations(
     log_q: list[Tensor] = []
     for drawn, q in steps(source, prompts, tokens=tokens, filters=filters, generator=generator):
         p = _law(filters, draft.read(unread), source.names[1])
+        watch(p, q)
         unread = drawn[:, None]
         tokens_of.append(drawn.cpu())
         for law, logs in ((p, log_p), (q, log_q)):

@@ -10,12 +10,16 @@ import pytest
 import torch
 
 from spectr_verify.bounds import closed_form
+from spectr_verify.bounds.along_laws import ALONG_LAWS
 from spectr_verify.decoding import Filters, ModelPair, decode, load_pair
 from spectr_verify.errors import InputError
+from spectr_verify.exact import round_law
 from spectr_verify.rules import RULES
 from spectr_verify.simulate import TimeModel, TokenLogs, table_corpus, target_logs, what_if
+from spectr_verify.simulate.pieces import FEWEST, MOST_SHARED, Pieces, affordable, chosen_pieces
 from spectr_verify.simulate.plain import continuations
 from spectr_verify.simulate.what_if import FIRST_ROUNDS, ONE_DRAFT
+from spectr_verify.simulate.what_if import RULES as ESTIMATED
 from toy_models import TableModel, ToyPair, family_pairs
 from toy_models.prompts import prompts
 
@@ -55,7 +59,62 @@ def test_it_is_the_closed_form_on_all_texts(length: int) -> None:
             several = name in ("block-race", "relaxed bound")
             arguments = (PAIR, n + 1, k + 1) if several else (PAIR, n + 1)
             assert found.efficiency[r, k, n] == pytest.approx(1 + FORMS[name](*arguments), abs=1e-12), (name, k, n)
-    assert (found.places, found.texts, found.tokens) == (16, 16, 16 * length)
+    assert (set(found.places), set(found.texts), found.tokens) == ({16}, {16}, 16 * length)
+
+
+def laws_of(model: TableModel, tokens: torch.Tensor) -> torch.Tensor:
+    """The laws of each token of some texts, [n, L, V]."""
+    return torch.tensor([[list(map(float, model.law(text[:i]))) for i in range(len(text))] for text in tokens.tolist()])
+
+
+def every_piece(length: int, times: int) -> Pieces:
+    """The pieces of ``every_text``, each a text of its own."""
+    rows = []
+    for text in itertools.product(range(2), repeat=length):
+        weight = np.prod([float(PAIR.target.law(text[:i])[token]) for i, token in enumerate(text)])
+        rows += [text] * round(times * weight)
+    tokens = torch.tensor(rows)
+    return Pieces(tokens, laws_of(PAIR.draft, tokens), laws_of(PAIR.target, tokens), torch.arange(times))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_with_whole_laws_it_is_what_the_rules_accept_in_exact_laws(order: int) -> None:
+    """For all K and L at once, and whichever way the pieces stand."""
+    pieces = Pieces(*(part[torch.arange(16).mul(order) % 16] for part in vars(every_piece(2, 16)).values()))
+    found = what_if(replace(every_text(2, 16), pieces=pieces), drafts=2, length=2)
+    assert found.rules == (*ESTIMATED, *ALONG_LAWS)
+    for name, k, n in itertools.product(ALONG_LAWS, (1, 2), (1, 2)):
+        r = found.rules.index(name)
+        expected = 1 + round_law(RULES[name], PAIR, n, k).expected_accepted
+        assert found.efficiency[r, k - 1, n - 1] == pytest.approx(expected, abs=1e-12), (name, k, n)
+        assert (found.places[r], found.texts[r]) == (16, 16)
+        assert found.bound[r, k - 1, n - 1] == pytest.approx(closed_form.relaxed_bound(PAIR, n, k), abs=1e-12)
+        if k == 1:  # optimal-token is token verification there, and tournaments are block verification
+            same = found.rules.index("token" if name == "optimal-token" else "block")
+            assert found.error[r, 0, n - 1] == pytest.approx(found.error[same, 0, n - 1], abs=1e-12)
+
+
+def test_shares_of_the_bound() -> None:
+    found = what_if(every_text(2, 16), drafts=3, length=2)
+    share = dict(zip(found.rules, found.of_bound, strict=True))
+    for k, n in itertools.product(range(3), range(2)):
+        bound = closed_form.relaxed_bound(PAIR, n + 1, k + 1)
+        assert share["block-race"][k, n] == pytest.approx(closed_form.block_race(PAIR, n + 1, k + 1) / bound)
+        assert share["token"][k, n] == pytest.approx(
+            closed_form.token(PAIR, n + 1) / closed_form.relaxed_bound(PAIR, n + 1, 1)
+        ), "a rule of a single draft has the bound of one"
+    for name in ("greedy-block", "relaxed bound"):
+        assert share[name] == pytest.approx(1, abs=1e-12)
+    never = what_if(TokenLogs(np.full(2, -np.inf), np.full(2, -1.0), np.array([1, 1])), drafts=1, length=1)
+    assert np.isnan(never.of_bound).all(), "of nothing there is no share"
+
+
+def test_pieces_that_no_estimate_can_be_made_of_are_refused() -> None:
+    logs = every_text(2, 16)
+    short, alone = every_piece(1, 16), replace(every_piece(2, 16), text=torch.zeros(16, dtype=torch.int64))
+    for pieces, message in ((short, "pieces have 1 tokens, and drafts 2"), (alone, "16 pieces with whole laws are in")):
+        with pytest.raises(InputError, match=message):
+            what_if(replace(logs, pieces=pieces), drafts=1, length=2)
 
 
 def test_the_standard_error_is_that_of_a_bootstrap_over_texts() -> None:
@@ -78,7 +137,7 @@ def test_the_standard_error_is_that_of_a_bootstrap_over_texts() -> None:
 def test_places_with_too_few_tokens_behind_them_are_left_out() -> None:
     logs = TokenLogs(np.full(9, -1.0), np.full(9, -1.0), np.array([2, 3, 4]))
     found = what_if(logs, drafts=1, length=3)
-    assert (found.places, found.texts) == (3, 2)
+    assert (set(found.places), set(found.texts)) == ({3}, {2})
     with pytest.raises(InputError, match="no text has 5 tokens; the longest has 4"):
         what_if(logs, length=5)
     for name in ("drafts", "length"):
@@ -89,7 +148,7 @@ def test_places_with_too_few_tokens_behind_them_are_left_out() -> None:
 def test_one_text_has_no_standard_error() -> None:
     """Its places are not independent, however many they are."""
     logs = TokenLogs(np.full(9, -1.0), np.full(9, -1.0), np.array([7, 2]))
-    assert what_if(logs, length=2).texts == 2
+    assert set(what_if(logs, length=2).texts) == {2}
     with pytest.raises(InputError, match="only one text has 3 tokens"):
         what_if(logs, length=3)
 
@@ -166,6 +225,49 @@ def test_no_round_starts_behind_the_end_of_a_text(behind: int) -> None:
     kept = np.concatenate([np.arange(12 * row, 12 * row + length) for row, length in enumerate(lengths)])
     assert (cut.log_draft == whole.log_draft[kept]).all()
     assert (cut.log_target == whole.log_target[kept]).all()
+
+
+@pytest.mark.parametrize("most", [1000, 7])
+def test_pieces_are_of_the_texts_and_begin_before_their_ends(most: int) -> None:
+    """With the very laws that the texts have their probabilities of, and without any change to the texts."""
+    start = table_corpus("it", [family_pairs(0, 3, 1)[1]]).starts[0]
+    ending = replace(start.source, ends=(0,))
+    asked = {"texts": 50, "tokens": 13, "behind": 2, "seed": 3, "batch": 20}
+    plain = target_logs(ending, [start.prompt], **asked)
+    logs = target_logs(ending, [start.prompt], piece=3, most=most, **asked)
+    assert (logs.log_draft == plain.log_draft).all()
+    assert (logs.lengths == plain.lengths).all()
+    pieces, held = logs.pieces, [length // 3 for length in plain.lengths.tolist()]
+    assert pieces is not None
+    assert plain.pieces is None
+    counts = pieces.text.bincount(minlength=50)
+    assert counts.tolist() == held if most == 1000 else 0 < counts.sum() <= most < sum(held)
+    assert max(held) == 4 > min(held) == 1, "some texts end early"
+    begins = plain.lengths.cumsum() - plain.lengths
+    ways = {number: [begins[number] + 3 * i + np.arange(3) for i in range(held[number])] for number in range(50)}
+    for tokens, p, q, text in zip(*vars(pieces).values(), strict=True):
+        along = [law.gather(-1, tokens[:, None])[:, 0].double().log().numpy() for law in (p, q)]
+        assert any(
+            (along[0] == plain.log_draft[place]).all() and (along[1] == plain.log_target[place]).all()
+            for place in ways[int(text)]
+        )
+    for piece in (0, 14):
+        with pytest.raises(InputError, match=f"a piece of {piece} tokens"):
+            target_logs(ending, [start.prompt], piece=piece, most=1, **asked)
+
+
+def test_some_pieces_are_chosen_one_as_likely_as_another() -> None:
+    counts = sum(chosen_pieces(5, 3, most=4, seed=seed).int() for seed in range(600))
+    assert int(counts.sum()) == 4 * 600
+    assert (abs(counts - 160) < 5 * (600 * 4 / 15 * 11 / 15) ** 0.5).all()
+    assert chosen_pieces(5, 3, most=99, seed=0).all()
+    assert (chosen_pieces(5, 3, most=4, seed=1) == chosen_pieces(5, 3, most=4, seed=1)).all()
+
+
+def test_fewer_pieces_are_affordable_of_larger_problems() -> None:
+    for vocab, drafts, length in ((1_024, 3, 8), (1_024, 7, 12), (32_000, 2, 4)):
+        assert affordable(vocab, drafts, length) * vocab * drafts * length**2 == pytest.approx(MOST_SHARED, rel=0.02)
+    assert affordable(200_000, 7, 12) == FEWEST
 
 
 TEXTS, TOKENS, LENGTH = 100, 12, 4
