@@ -324,7 +324,8 @@ def test_audit_looks_at_the_sizes_it_is_given(tmp_path: Path) -> None:
     )
     status, printed, _ = run("audit", "mine.py:rule", "--examples", "20", cwd=tmp_path)
     assert status == 0
-    assert "V 2 to 4, L 1 to 2, K 1 to 3" in printed
+    assert "(V 2 to 4, L 1 to " in printed
+    assert ", K 1 to 3;" in printed
     assert run("audit", "mine.py:rule", "--drafts", "3", "--length", "1", "--examples", "20", cwd=tmp_path)[0] == 1
     assert not (tmp_path / ".hypothesis").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -56,6 +57,22 @@ def test_greedy_block_without_its_modification_is_found_biased_though_its_first_
     assert report.wrong is not None
     assert len(report.wrong.tokens) == 2
     assert (found.instance.pair.vocab, found.instance.length, found.instance.drafts) == (2, 2, 1)
+
+
+def test_a_rule_that_is_wrong_from_the_third_position_on_is_found() -> None:
+    def forgetful(round: Round, chance: Chance) -> Emission:
+        """Accepts the third token whatever it is, once the first two are."""
+        emission = RULES["token"].verify(round, chance)
+        if round.length < 3:
+            return emission
+        third = emission.length == 3
+        tokens = emission.tokens.clone()
+        tokens[third, 2] = round.drafts[third, 0, 2]
+        return replace(emission, tokens=tokens)
+
+    report = audit(Rule("forgetful", forgetful, max_drafts=1), max_examples=60)
+    assert report.counterexample is not None
+    assert report.counterexample.instance.length == 3
 
 
 def test_best_of_k_is_found_biased() -> None:
