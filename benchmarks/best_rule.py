@@ -4,10 +4,10 @@
 
 Texts that the target wrote, cut into pieces of 12 tokens; a round may start before each. The block race and the rules
 that select one draft and verify it have closed forms along such a text, given both models' laws at each of its places:
-no draft is drawn, and all rules are compared on the same texts. Rules that go level by level have none; they decode, at
-some L, on the shipped pair. In the place of the tables ``--toys`` prints means over the built-in suite of the share of
-both optima, by exact laws; ``--tried`` other ways of sharing out scores; ``--plot`` draws. ``--only`` takes the texts
-whose name it is part of.
+no draft is drawn, and all rules are compared on the same texts. Rules that go level by level decode, at some L, on the
+shipped pair: k-seq has no closed form. In the place of the tables ``--toys`` prints means over the built-in suite of
+the share of both optima, by exact laws; ``--tried`` other ways of sharing out scores; ``--plot`` draws. ``--only``
+takes the texts whose name it is part of.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ import torch
 from torch import Tensor
 
 from spectr_verify.audit.instance import builtin_suite
-from spectr_verify.bounds.along_text import block, block_race
-from spectr_verify.decoding import Filters, Source, decode, load_pair
+from spectr_verify.bounds.along_laws import ALONG_LAWS, WINNERS, AcceptsOfLaws, verified
+from spectr_verify.bounds.along_text import block_race
+from spectr_verify.decoding import Filters, ModelPair, Source, decode, load_pair
 from spectr_verify.exact import round_law
 from spectr_verify.report.figures import figure_of, saved
 from spectr_verify.rules import RULES
 from spectr_verify.rules._blending import Blend, Filling, blend
-from spectr_verify.rules._ironing import Density, share_out, winner_law
+from spectr_verify.rules._ironing import Density, winner_law
+from spectr_verify.rules._path import on_paths
 from spectr_verify.rules._winner import WinnerLaw
-from spectr_verify.rules.tournament import winner_law as tournament_law
 from spectr_verify.simulate import synthetic_corpus
 from toy_models import ToyPair
 from toy_models.prompts import prompts
@@ -42,11 +43,6 @@ LONGEST = 12
 LENGTHS, DRAFTS, PLOTTED = (2, 4, 8, 12), (3, 7), (1, 2, 4, 8, 12)
 TOYS = ((1, 2), (2, 2), (3, 2), (1, 3), (2, 3))
 DECODED, DECODED_LENGTHS = ("k-seq", "optimal-token"), (4, 12)
-WINNERS: dict[str, WinnerLaw] = {
-    "tournament-block": tournament_law,
-    "ironed-tournament-block": partial(winner_law, share=share_out, capped=True),
-    "blended-tournament-block": partial(winner_law, share=blend, capped=True),
-}
 RACE, BEST = "block-race", "blended-tournament-block"
 
 
@@ -72,31 +68,27 @@ class Pieces:
 
     def accepted(self, rule: str, drafts: int, length: int) -> Tensor:
         """What a round of K drafts of L tokens before each piece accepts in the mean, the text coming out: [N]."""
-        if rule == RACE:
-            return self._along(length, lambda tokens, p, q: p, lambda p, q: block_race(p, q, drafts))
-        return self.verified(WINNERS[rule], drafts, length)
+        return self._along(race if rule == RACE else ALONG_LAWS[rule], drafts, length)
 
     def verified(self, law: WinnerLaw, drafts: int, length: int) -> Tensor:
         """The same of block verification of a winner with this law."""
-        return self._along(length, lambda tokens, p, q: law(tokens, p, q, drafts), lambda p, q: block(p, q, 1))
+        return self._along(verified(law), drafts, length)
 
-    def _along(
-        self,
-        length: int,
-        law: Callable[[Tensor, Tensor, Tensor], Tensor],
-        accepts: Callable[[Tensor, Tensor], Tensor],
-    ) -> Tensor:
+    def _along(self, accepts: AcceptsOfLaws, drafts: int, length: int) -> Tensor:
         tokens, p, q = (part[:, :length] for part in (self.tokens, self.draft_probs, self.target_probs))
-        along = tokens[..., None]
-        log_p, log_q = (probs.gather(-1, along)[..., 0].log() for probs in (law(tokens, p, q), q))
-        possible = (p.gather(-1, along)[..., 0] > 0).cumprod(dim=1) > 0  # where no draft goes there are no scores
-        return torch.where(possible, accepts(log_p, log_q), 0.0).sum(dim=1)
+        return accepts(tokens, p, q, drafts).sum(dim=1)
 
     def mean(self, values: Tensor) -> tuple[float, float]:
         """Mean over texts and its standard error."""
         texts = int(self.text.max()) + 1
         means = torch.zeros(texts, dtype=torch.float64).index_add_(0, self.text, values) / torch.bincount(self.text)
         return float(means.mean()), float(means.std()) / texts**0.5
+
+
+def race(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int) -> Tensor:
+    """The block race along texts, which needs the probabilities of their tokens alone."""
+    p, q = on_paths(tokens, draft_probs, target_probs)
+    return block_race(p.log(), q.log(), drafts)
 
 
 def pieces(source: Source, starts: list[list[int]], filters: Filters, seed: int, each: int = 4) -> Pieces:
@@ -146,17 +138,29 @@ def decoded(
     return mean, float((weights * (means - mean)).std()) / len(starts) ** 0.5
 
 
-def sources(texts: int) -> Iterator[tuple[str, Source, list[list[int]], Filters]]:
-    """Where the texts come from: name, models, prompts, filters."""
+Made = tuple[Source, list[list[int]], Filters]
+
+
+def sources() -> dict[str, Callable[[], Made]]:
+    """Where the texts come from: by name what makes models, prompts and filters."""
     real = load_pair()
-    code = real.encode(prompts("code"))
+    found: dict[str, Callable[[], Made]] = {}
     for temperature in (1.0, 0.5):
-        starts = [code[number % len(code)] for number in range(texts)]
-        yield f"shipped pair, V = {real.vocab}, temperature {temperature:g}", real, starts, Filters(temperature)
+        found[f"shipped pair, V = {real.vocab}, temperature {temperature:g}"] = partial(shipped, real, temperature)
     for vocab, overlap in ((1_000, 0.9), (1_000, 0.7), (1_000, 0.5), (50, 0.7)):
-        corpus = synthetic_corpus(SyntheticPair(vocab, overlap))
-        starts = [corpus.starts[number % len(corpus.starts)].prompt for number in range(texts)]
-        yield f"synthetic, V = {vocab}, overlap {overlap:g}", corpus.starts[0].source, starts, Filters()
+        found[f"synthetic, V = {vocab}, overlap {overlap:g}"] = partial(synthetic, vocab, overlap)
+    return found
+
+
+def shipped(pair: ModelPair, temperature: float) -> Made:
+    """The shipped pair, its code prompts and the filters."""
+    return pair, pair.encode(prompts("code")), Filters(temperature)
+
+
+def synthetic(vocab: int, overlap: float) -> Made:
+    """Models, prompts and filters of a synthetic pair."""
+    corpus = synthetic_corpus(SyntheticPair(vocab, overlap))
+    return corpus.starts[0].source, [start.prompt for start in corpus.starts], Filters()
 
 
 def table(found: Pieces, by_decoding: Callable[[str, int, int], tuple[float, float]] | None) -> Iterator[str]:
@@ -310,23 +314,31 @@ def plot(found: dict[str, Pieces], file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Which rule accepts most, by vocabulary, L, K, overlap, temperature.")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--toys", action="store_true")
-    instead.add_argument("--tried", action="store_true")
-    instead.add_argument("--plot", type=Path)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--texts", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
+    instead.add_argument("--toys", action="store_true", help="shares of both optima on the built-in suite instead")
+    instead.add_argument("--tried", action="store_true", help="other ways of sharing out scores instead of rules")
+    instead.add_argument("--plot", type=Path, metavar="FILE", help="draw a plot instead of printing tables")
+    parser.add_argument("--only", metavar="TEXT", help="take the texts whose name this is part of; all by default")
+    parser.add_argument("--texts", type=int, default=40, help="texts of each name, of four pieces each (40)")
+    parser.add_argument("--seed", type=int, default=0, help="draws the texts (0)")
     asked = parser.parse_args()
     if asked.toys:
+        if asked.only is not None:
+            parser.error("--only chooses among texts, and --toys has none: leave one of them out")
         for line in toys():
             print(line, flush=True)
         return
+    if asked.texts < 2:
+        parser.error(f"--texts is {asked.texts}; a standard error needs two")
+    every = sources()
+    taken = {name: make for name, make in every.items() if asked.only is None or asked.only in name}
+    if not taken:
+        parser.error(f"--only {asked.only!r} is part of no name; the names are: {'; '.join(every)}")
     drawn = {}
-    for name, source, starts, filters in sources(asked.texts):
-        if asked.only not in name:
-            continue
+    for name, make in taken.items():
+        source, prompted, filters = make()
+        starts = [prompted[number % len(prompted)] for number in range(asked.texts)]
         found = pieces(source, starts, filters, asked.seed)
         if asked.plot:
             drawn[name] = found

@@ -38,6 +38,30 @@ def test_means_along_texts_are_what_the_rules_accept(best_rule: ModuleType, name
     assert found == pytest.approx(round_law(RULES[name], PAIR, 2, 2).expected_accepted, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--only", "nowhere"], "'nowhere' is part of no name; the names are: shipped pair, V = 1024, temperature 1; "),
+        (["--toys", "--only", "shipped"], "--only chooses among texts, and --toys has none"),
+        (["--texts", "1"], "--texts is 1; a standard error needs two"),
+        (["--toys", "--tried"], "not allowed with argument"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_shown_is_refused(
+    best_rule: ModuleType,
+    asked: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["best_rule.py", *asked])
+    with pytest.raises(SystemExit) as end:
+        best_rule.main()
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_verifying_the_winner_of_the_race_accepts_no_more_than_the_race(best_rule: ModuleType) -> None:
     texts, _ = best_rule.every_text(PAIR, 2)
     again = texts.verified(best_rule.law_after_the_race, 3, 2)
