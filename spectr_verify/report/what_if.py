@@ -20,18 +20,15 @@ if TYPE_CHECKING:
     from spectr_verify.simulate import Estimates, TimeModel
 
 SHOWN = (1, 2, 4, 8, 16, 32)
-"""Lengths that the table has columns for, and the largest one; of all these the last five."""
-
-LONG = 16
-"""A name of more letters leaves room for one length less."""
+"""Lengths that the table has columns for, and the largest one; of all these the last four."""
 
 
 def what_if_tables(found: Estimates, time: TimeModel) -> RenderableType:
     """Tokens a round by rule, K and L, and the best K and L of every rule."""
     _, K, L = found.efficiency.shape
-    shorter = 3 if max(map(len, found.rules)) > LONG else 4
-    lengths = [*[n for n in SHOWN if n < L][-shorter:], L]
-    table = Table(box=SIMPLE_HEAD, show_edge=False, title="tokens a round", title_style="bold", title_justify="left")
+    lengths = [*[n for n in SHOWN if n < L][-3:], L]
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title="tokens a round", title_style="bold")
+    table.title_justify = "left"
     for column in ("rule", "K", *(f"L = {n}" for n in lengths), "best L", "speed-up", "of bound"):
         table.add_column(column, justify="left" if column == "rule" else "right")
     speed, shares = found.speed_up(time), found.of_bound
@@ -59,7 +56,8 @@ def _best(found: Estimates, time: TimeModel) -> list[Text]:
     ]
     whole = [r for r, name in enumerate(found.rules) if name in ALONG_LAWS]
     if whole:
-        lines.append(f"{', '.join(found.rules[r] for r in whole)}: {_places(found, whole[0])}, with whole laws")
+        names = ", ".join(found.rules[r] for r in whole)
+        lines.append(f"{names}: {_places(found, whole[0])}, where whole laws were kept")
     for name, k, n in found.best(time):
         if name in FIRST_ROUNDS:
             lines.append(f"{name}: rounds from the plain target; later ones of a text follow a modified one")
