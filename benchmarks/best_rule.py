@@ -1,13 +1,12 @@
 """Which rule accepts most, where: by vocabulary, L, K, overlap and temperature.
 
-    python benchmarks/best_rule.py [--toys | --tried | --plot docs/best_rule.svg] [--only TEXT] [--texts 40] [--seed 0]
+    python benchmarks/best_rule.py [--tried] [--toys | --plot docs/best_rule.svg] [--only TEXT] [--texts 40] [--seed 0]
 
-Texts that the target wrote, cut into pieces of 12 tokens; a round may start before each. The block race and the rules
-that select one draft and verify it have closed forms along such a text, given both models' laws at each of its places:
-no draft is drawn, and all rules are compared on the same texts. Rules that go level by level decode, at some L, on the
-shipped pair: k-seq has no closed form. In the place of the tables ``--toys`` prints means over the built-in suite of
-the share of both optima, by exact laws; ``--tried`` other ways of sharing out scores; ``--plot`` draws. ``--only``
-takes the texts whose name it is part of.
+Texts that the target wrote, cut into pieces of 12 tokens; a round may start before each. All rules but k-seq have
+closed forms along such a text, given both models' laws at each of its places: no draft is drawn, and they are compared
+on the same texts. k-seq decodes, at some L, on the shipped pair. In the place of the tables ``--toys`` prints means
+over the built-in suite of the share of both optima, by exact laws; ``--tried`` is of other ways of sharing out scores;
+``--plot`` draws. ``--only`` takes the texts whose name it is part of.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spectr_verify.audit.instance import builtin_suite
-from spectr_verify.bounds.along_laws import ALONG_LAWS, WINNERS, AcceptsOfLaws, verified
+from spectr_verify.audit.instance import Instance, builtin_suite
+from spectr_verify.bounds.along_laws import ALONG_LAWS, AcceptsOfLaws, verified
 from spectr_verify.bounds.along_text import block_race
 from spectr_verify.decoding import Filters, ModelPair, Source, decode, load_pair
 from spectr_verify.exact import round_law
 from spectr_verify.report.figures import figure_of, saved
-from spectr_verify.rules import RULES
+from spectr_verify.rules import RULES, Rule
 from spectr_verify.rules._blending import Blend, Filling, blend
-from spectr_verify.rules._ironing import Density, winner_law
-from spectr_verify.rules._path import on_paths
-from spectr_verify.rules._winner import WinnerLaw
+from spectr_verify.rules._ironing import Density, Share, share_out, winner_law
+from spectr_verify.rules._path import on_paths, ratio
+from spectr_verify.rules._winner import tournament_of_scores
 from spectr_verify.simulate import synthetic_corpus
 from toy_models import ToyPair
 from toy_models.prompts import prompts
@@ -41,8 +40,8 @@ from toy_models.synthetic import SyntheticPair
 
 LONGEST = 12
 LENGTHS, DRAFTS, PLOTTED = (2, 4, 8, 12), (3, 7), (1, 2, 4, 8, 12)
-TOYS = ((1, 2), (2, 2), (3, 2), (1, 3), (2, 3))
-DECODED, DECODED_LENGTHS = ("k-seq", "optimal-token"), (4, 12)
+TOYS, TRIED_TOYS = ((1, 2), (2, 2), (3, 2), (1, 3), (2, 3), (3, 3)), ((2, 2), (3, 2), (2, 3), (3, 3))
+DECODED, DECODED_LENGTHS = ("k-seq",), (4, 12)
 RACE, BEST = "block-race", "blended-tournament-block"
 
 
@@ -68,13 +67,10 @@ class Pieces:
 
     def accepted(self, rule: str, drafts: int, length: int) -> Tensor:
         """What a round of K drafts of L tokens before each piece accepts in the mean, the text coming out: [N]."""
-        return self._along(race if rule == RACE else ALONG_LAWS[rule], drafts, length)
+        return self.along(race if rule == RACE else ALONG_LAWS[rule], drafts, length)
 
-    def verified(self, law: WinnerLaw, drafts: int, length: int) -> Tensor:
-        """The same of block verification of a winner with this law."""
-        return self._along(verified(law), drafts, length)
-
-    def _along(self, accepts: AcceptsOfLaws, drafts: int, length: int) -> Tensor:
+    def along(self, accepts: AcceptsOfLaws, drafts: int, length: int) -> Tensor:
+        """The same of anything that has such a form."""
         tokens, p, q = (part[:, :length] for part in (self.tokens, self.draft_probs, self.target_probs))
         return accepts(tokens, p, q, drafts).sum(dim=1)
 
@@ -165,12 +161,12 @@ def synthetic(vocab: int, overlap: float) -> Made:
 
 def table(found: Pieces, by_decoding: Callable[[str, int, int], tuple[float, float]] | None) -> Iterator[str]:
     """Tokens a round, one line for each K and L; the largest closed form is bold."""
-    names = (*DECODED, *WINNERS, RACE)
+    names = (*DECODED, *ALONG_LAWS, RACE)
     yield "| K | L | " + " | ".join(names) + " | blended - race |"
     yield "|---|---|" + "---|" * (len(names) + 1)
     for K in DRAFTS:
         for L in LENGTHS:
-            values = {name: found.accepted(name, K, L) for name in (*WINNERS, RACE)}
+            values = {name: found.accepted(name, K, L) for name in (*ALONG_LAWS, RACE)}
             means = {name: found.mean(value)[0] for name, value in values.items()}
             best, cells = max(means.values()), [""] * len(DECODED)
             if by_decoding and L in DECODED_LENGTHS:
@@ -198,38 +194,44 @@ def every_text(pair: ToyPair, length: int) -> tuple[Pieces, Tensor]:
 
 
 def toys() -> Iterator[str]:
-    """Shares of the optima on the built-in suite, a line for each L and K; level by level where it takes no time."""
-    names = (*DECODED, *WINNERS, RACE)
+    """Shares of the optima on the built-in suite, mean and lowest, a line for each L and K; k-seq at small ones."""
+    names = (*DECODED, *ALONG_LAWS, RACE)
     yield "| L | K | optimum | " + " | ".join(names) + " |"
     yield "|---|---|---|" + "---|" * len(names)
     for L, K in TOYS:
-        suite = [instance for instance in builtin_suite(length=L, drafts=K) if instance.stateless]
-        suite = [instance for instance in suite if instance.stateless.value > 1e-6]
+        suite = suite_of(L, K)
         reached: dict[str, list[float]] = {}
         if L * K <= 4:
             reached |= {
                 name: [round_law(RULES[name], i.pair, L, K).expected_accepted for i in suite] for name in DECODED
             }
         texts = [every_text(instance.pair, L) for instance in suite]
-        for name in (*WINNERS, RACE):
+        for name in (*ALONG_LAWS, RACE):
             reached[name] = [float((weight * found.accepted(name, K, L)).sum()) for found, weight in texts]
         for kind in ("stateless", "stateful"):
             optima = np.array([instance.optimum(kind).value for instance in suite])
-            shares = (f"{(np.array(reached[name]) / optima).mean():.2%}" if name in reached else "" for name in names)
-            yield f"| {L} | {K} | {kind} | " + " | ".join(shares) + " |"
+            shares = (np.array(reached[name]) / optima if name in reached else np.array([]) for name in names)
+            cells = (f"{share.mean():.2%} ({share.min():.1%})" if len(share) else "" for share in shares)
+            yield f"| {L} | {K} | {kind} | " + " | ".join(cells) + " |"
 
 
-def other_part(part: Callable[[Tensor, int], Tensor | float]) -> WinnerLaw:
+def suite_of(length: int, drafts: int) -> list[Instance]:
+    """The pairs of the built-in suite whose stateless optimum is known, and more than nothing."""
+    suite = [instance for instance in builtin_suite(length=length, drafts=drafts) if instance.stateless]
+    return [instance for instance in suite if instance.stateless.value > 1e-6]
+
+
+def other_part(part: Callable[[Tensor, int], Tensor | float]) -> Share:
     """Blended scores of which another part is ironed: of F [N, 1] and the levels left."""
 
     def share(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> Blend:
         fidelity = (p * q).sqrt().sum(dim=1, keepdim=True).clamp(max=1.0) ** 2
         return replace(blend(density, p, q, weight, left), ironed=torch.zeros_like(fidelity) + part(fidelity, left))
 
-    return partial(winner_law, share=share, capped=True)
+    return share
 
 
-def favouring(power: float) -> WinnerLaw:
+def favouring(power: float) -> Share:
     """Filled scores, tokens getting on with q (q/p)^power: those that the target likes better than the draft first."""
 
     def share(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> Blend:
@@ -239,7 +241,7 @@ def favouring(power: float) -> WinnerLaw:
         filled = p * filling.wins()
         return Blend(found.sharing, filling, torch.zeros_like(found.ironed), filled / filled.sum(dim=1, keepdim=True))
 
-    return partial(winner_law, share=share, capped=True)
+    return share
 
 
 def law_after_the_race(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor, drafts: int) -> Tensor:
@@ -252,22 +254,20 @@ def law_after_the_race(tokens: Tensor, draft_probs: Tensor, target_probs: Tensor
     rate, laws = torch.zeros_like(weight), []
     for i in range(tokens.shape[1]):
         p, q, token = draft_probs[:, i], target_probs[:, i], tokens[:, i : i + 1]
-        rho = torch.minimum(least, p / (weight * q))
+        rho = torch.minimum(least, ratio(p, weight * q))
         on = weight * q
         left = (on * (least - rho)).sum(dim=1, keepdim=True)
         won = (on * ((1 - rho) ** drafts - (1 - least) ** drafts)).sum(dim=1, keepdim=True)
         rest = (1 - (on * rho).sum(dim=1, keepdim=True)).clamp(min=1e-300)
         rate = (won + (rest - left).clamp(min=0.0) * rate) / rest
         law = on * (1 - (1 - rho) ** drafts) + (p - on * rho).clamp(min=0.0) * rate
-        laws.append(law / law.sum(dim=1, keepdim=True))
-        weight, least = (weight * q / p).gather(1, token), rho.gather(1, token)
+        laws.append(ratio(law, law.sum(dim=1, keepdim=True)))
+        weight, least = ratio(weight * q, p).gather(1, token), rho.gather(1, token)
     return torch.stack(laws, dim=1)
 
 
-TRIED: dict[str, WinnerLaw | None] = {
-    "block race": None,
-    "race, then block verification of its winner": law_after_the_race,
-    "ironed": WINNERS["ironed-tournament-block"],
+TRIED: dict[str, Share] = {
+    "ironed": share_out,
     "filled": other_part(lambda fidelity, left: 0.0),
     "filled, favouring (q/p)^0.1": favouring(0.1),
     "filled, favouring (q/p)^0.4": favouring(0.4),
@@ -275,10 +275,10 @@ TRIED: dict[str, WinnerLaw | None] = {
     "half ironed": other_part(lambda fidelity, left: 0.5),
     "2/(2 + l) ironed": other_part(lambda fidelity, left: 2 / (2 + left)),
     "F^(l/2) ironed": other_part(lambda fidelity, left: fidelity ** (left / 2)),
-    "F^l ironed (the rule)": WINNERS[BEST],
+    "F^l ironed (the rule)": blend,
     "F^(2 l) ironed": other_part(lambda fidelity, left: fidelity ** (2 * left)),
 }
-"""Ways of sharing out scores, with l levels left and fidelity F, by the winner's law."""
+"""Ways of sharing out scores, with l levels left and fidelity F."""
 
 
 def tried(found: Pieces) -> Iterator[str]:
@@ -286,9 +286,33 @@ def tried(found: Pieces) -> Iterator[str]:
     cells = [(K, L) for K in DRAFTS for L in (4, 8, 12)]
     yield "| | " + " | ".join(f"K = {K}, L = {L}" for K, L in cells) + " |"
     yield "|---|" + "---|" * len(cells)
-    for name, law in TRIED.items():
-        values = (found.verified(law, K, L) if law else found.accepted(RACE, K, L) for K, L in cells)
+    for name, accepts in ways().items():
+        values = (found.along(accepts, K, L) for K, L in cells)
         yield f"| {name} | " + " | ".join(f"{1 + found.mean(value)[0]:.3f}" for value in values) + " |"
+
+
+def ways() -> dict[str, AcceptsOfLaws]:
+    """What is tried, beside the race and block verification of its winner, by what is accepted along texts."""
+    laws = {name: partial(winner_law, share=share, capped=True) for name, share in TRIED.items()}
+    after = {"race, then block verification of its winner": law_after_the_race}
+    return {"block race": race} | {name: verified(law) for name, law in (after | laws).items()}
+
+
+def tried_on_toys() -> Iterator[str]:
+    """Is it lossless, by exact law, and what does it reach of the stateless optimum? One line for each way."""
+    suites = {(L, K): [(i, *every_text(i.pair, L)) for i in suite_of(L, K)] for L, K in TRIED_TOYS}
+    yield "| | largest error, L = 2, K = 2 | " + " | ".join(f"L = {L}, K = {K}" for L, K in suites) + " |"
+    yield "|---|---|" + "---|" * len(suites)
+    for name, accepts in ways().items():
+        error = ""
+        if name in TRIED:
+            rule = Rule(name, partial(tournament_of_scores, share=TRIED[name], capped=True))
+            error = f"{max(round_law(rule, i.pair, 2, 2).tv_round for i, _, _ in suites[2, 2]):.1e}"
+        shares = (
+            np.mean([float((w * t.along(accepts, K, L)).sum()) / i.stateless.value for i, t, w in suite])
+            for (L, K), suite in suites.items()
+        )
+        yield f"| {name} | {error} | " + " | ".join(f"{share:.2%}" for share in shares) + " |"
 
 
 def plot(found: dict[str, Pieces], file: Path) -> None:
@@ -317,7 +341,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Which rule accepts most, by vocabulary, L, K, overlap, temperature.")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--toys", action="store_true", help="shares of both optima on the built-in suite instead")
-    instead.add_argument("--tried", action="store_true", help="other ways of sharing out scores instead of rules")
+    parser.add_argument("--tried", action="store_true", help="other ways of sharing out scores instead of rules")
     instead.add_argument("--plot", type=Path, metavar="FILE", help="draw a plot instead of printing tables")
     parser.add_argument("--only", metavar="TEXT", help="take the texts whose name this is part of; all by default")
     parser.add_argument("--texts", type=int, default=40, help="texts of each name, of four pieces each (40)")
@@ -326,9 +350,11 @@ def main() -> None:
     if asked.toys:
         if asked.only is not None:
             parser.error("--only chooses among texts, and --toys has none: leave one of them out")
-        for line in toys():
+        for line in tried_on_toys() if asked.tried else toys():
             print(line, flush=True)
         return
+    if asked.plot and asked.tried:
+        parser.error("--plot draws the rules, and --tried lists other ways: leave one of them out")
     if asked.texts < 2:
         parser.error(f"--texts is {asked.texts}; a standard error needs two")
     every = sources()

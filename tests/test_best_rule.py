@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -44,7 +45,7 @@ def test_means_along_texts_are_what_the_rules_accept(best_rule: ModuleType, name
         (["--only", "nowhere"], "'nowhere' is part of no name; the names are: shipped pair, V = 1024, temperature 1; "),
         (["--toys", "--only", "shipped"], "--only chooses among texts, and --toys has none"),
         (["--texts", "1"], "--texts is 1; a standard error needs two"),
-        (["--toys", "--tried"], "not allowed with argument"),
+        (["--plot", "a.svg", "--tried"], "--plot draws the rules, and --tried lists other ways"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -64,12 +65,13 @@ def test_what_cannot_be_shown_is_refused(
 
 def test_verifying_the_winner_of_the_race_accepts_no_more_than_the_race(best_rule: ModuleType) -> None:
     texts, _ = best_rule.every_text(PAIR, 2)
-    again = texts.verified(best_rule.law_after_the_race, 3, 2)
+    again = texts.along(best_rule.verified(best_rule.law_after_the_race), 3, 2)
     np.testing.assert_allclose(again.numpy(), texts.accepted("block-race", 3, 2).numpy(), atol=1e-12)
 
 
 def test_the_part_that_is_ironed_can_be_another(best_rule: ModuleType) -> None:
     texts, _ = best_rule.every_text(PAIR, 2)
-    rule = best_rule.other_part(lambda fidelity, left: fidelity**left)
+    share = best_rule.other_part(lambda fidelity, left: fidelity**left)
+    law = partial(best_rule.winner_law, share=share, capped=True)
     expected = texts.accepted("blended-tournament-block", 3, 2)
-    np.testing.assert_allclose(texts.verified(rule, 3, 2).numpy(), expected.numpy(), atol=1e-12)
+    np.testing.assert_allclose(texts.along(best_rule.verified(law), 3, 2).numpy(), expected.numpy(), atol=1e-12)
