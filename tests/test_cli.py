@@ -314,6 +314,7 @@ def test_sizes_beyond_reason_are_refused_at_once(arguments: list[str]) -> None:
     assert len(told) < 2000
 
 
+@pytest.mark.slow
 def test_audit_looks_at_the_sizes_it_is_given(tmp_path: Path) -> None:
     """Wrong for three drafts and three tokens only: outside what is looked at without being asked."""
     (tmp_path / "mine.py").write_text(

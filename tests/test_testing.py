@@ -177,6 +177,7 @@ def test_what_has_no_meaning_is_skipped_and_says_why(
 # --- what is wrong fails, where it should and in plain words ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_biased_rule_fails_what_it_breaks_and_nothing_else() -> None:
     failed = failures(load_rule(f"{EXAMPLES}/best_of_k.py:best_of_k"), max_examples=20)
     assert {name for name in failed if not name.startswith("family")} == {
@@ -189,6 +190,7 @@ def test_a_biased_rule_fails_what_it_breaks_and_nothing_else() -> None:
     assert "family[random]" in failed
 
 
+@pytest.mark.slow
 def test_a_fault_of_later_rounds_shows_over_several_rounds_only() -> None:
     forgetful = load_rule(f"{EXAMPLES}/stateful_rule.py:FORGETFUL")
     assert "- its first token is" not in says("lossless_over_several_rounds", forgetful)
@@ -253,6 +255,7 @@ def test_an_engine_that_accepts_everything_writes_what_the_target_cannot() -> No
     assert "\n     1       0.5    0\n" in said
 
 
+@pytest.mark.slow
 def test_an_impossible_token_under_a_coin_of_exactly_zero() -> None:
     failed = failures(accepts_at_zero, "probabilities", max_examples=8)
     assert list(failed) == ["edge_coins"]

@@ -82,6 +82,7 @@ def test_best_of_k_is_found_biased() -> None:
     assert report.counterexample.instance.drafts == 2
 
 
+@pytest.mark.slow
 def test_the_examples_of_stateful_rules_are_what_they_say() -> None:
     examples = Path(__file__).parent.parent.parent / "examples"
     assert audit(load_rule(f"{examples}/stateful_rule.py:GREEDY"), max_examples=30).lossless

@@ -68,6 +68,7 @@ def test_accepting_more_than_the_optimum_is_a_reason_of_its_own() -> None:
 
 @given(pair=pairs(max_vocab=2, max_length=2, max_drafts=2))
 @settings(max_examples=15)
+@pytest.mark.slow
 def test_no_lossless_rule_is_said_to_exceed_the_optimum(pair) -> None:
     where = Instance.of(pair)
     for rule in RULES.values():

@@ -65,6 +65,7 @@ def test_one_draft_has_its_optima_in_closed_form(pair: ToyPair) -> None:
 
 
 @given(pairs(max_vocab=3, max_length=2, max_drafts=2) | pairs(max_vocab=2, max_length=2, max_drafts=6))
+@pytest.mark.slow
 def test_one_draft_more_never_lowers_a_bound(pair: ToyPair) -> None:
     fewer, more = pair.drafts, pair.drafts + 1
     for bound in (block_race, claimed_bound, level_bound, relaxed_bound):
@@ -74,6 +75,7 @@ def test_one_draft_more_never_lowers_a_bound(pair: ToyPair) -> None:
 
 
 @given(SMALL)
+@pytest.mark.slow
 def test_identical_models_accept_everything(pair: ToyPair) -> None:
     found = of(ToyPair("same", pair.draft, pair.draft, pair.drafts, pair.length))
     values = [*found.closed.values(), found.stateless.value, found.stateful.value]
@@ -81,6 +83,7 @@ def test_identical_models_accept_everything(pair: ToyPair) -> None:
 
 
 @given(SMALL)
+@pytest.mark.slow
 def test_disjoint_first_tokens_accept_nothing(pair: ToyPair) -> None:
     found = of(ToyPair("apart", starting_with(pair.draft, 0), starting_with(pair.target, 1), pair.drafts, pair.length))
     assert [*found.closed.values(), found.stateless.value, found.stateful.value] == [0.0] * 9

@@ -52,6 +52,7 @@ def test_the_same_text_as_without_cache(name: str, drafts: int) -> None:
     ),
     seed=st.integers(0, 99),
 )
+@pytest.mark.slow
 def test_whatever_is_asked_for(
     name: str, drafts: int, length: int, prompt: list[int], filters: Filters, seed: int
 ) -> None:

@@ -116,6 +116,7 @@ def test_where_rejections_are_rare_or_certain_no_rule_is_rejected(name: str, tem
         assert not exceeds(found, 1e-4), found
 
 
+@pytest.mark.slow
 def test_the_bet_is_fair() -> None:
     """The e-value's mean is at most 1: of block verification, over many runs of few rounds."""
     asked = [Settings(1, 3, 6, 10, batch=10, seed=seed, enough=1e9) for seed in range(150)]

@@ -67,6 +67,7 @@ def test_filters_leave_a_lossless_rule_lossless(filters: Filters) -> None:
     assert (report.impossible, report.end_to_end.impossible) == (0, 0)
 
 
+@pytest.mark.slow
 def test_planted_faults_are_rejected() -> None:
     """The faintest, drafts at a temperature declared 10% too high, takes most: some 40,000 tokens."""
     asked = Settings(drafts=3, length=4, tokens=12, texts=6_000, batch=500)

@@ -122,6 +122,7 @@ def test_closed_forms_are_the_enumerated_accepted_lengths(pair: ToyPair) -> None
 
 @given(pair=SMALL)
 @settings(max_examples=50)
+@pytest.mark.slow
 def test_with_one_draft_the_rules_reduce_to_single_draft_rules(pair: ToyPair) -> None:
     for several, single in (
         ("recursive-rejection", "token"),
