@@ -231,15 +231,19 @@ def other_part(part: Callable[[Tensor, int], Tensor | float]) -> Share:
     return share
 
 
-def favouring(power: float) -> Share:
-    """Filled scores, tokens getting on with q (q/p)^power: those that the target likes better than the draft first."""
+def favouring(power: float, *, blended: bool = False) -> Share:
+    """Filled scores, tokens getting on with q (q/p)^power: those that the target likes better than the draft first.
+
+    Or blended ones, of which that is the filled part.
+    """
 
     def share(density: Density, p: Tensor, q: Tensor, weight: Tensor, left: int) -> Blend:
         found = blend(density, p, q, weight, left)
         rate = torch.where(p > 0, q * (q / p) ** power, 0.0)
         filling = Filling.of(found.sharing, p, rate)
         filled = p * filling.wins()
-        return Blend(found.sharing, filling, torch.zeros_like(found.ironed), filled / filled.sum(dim=1, keepdim=True))
+        ironed = found.ironed if blended else torch.zeros_like(found.ironed)
+        return Blend(found.sharing, filling, ironed, filled / filled.sum(dim=1, keepdim=True))
 
     return share
 
@@ -276,6 +280,7 @@ TRIED: dict[str, Share] = {
     "2/(2 + l) ironed": other_part(lambda fidelity, left: 2 / (2 + left)),
     "F^(l/2) ironed": other_part(lambda fidelity, left: fidelity ** (left / 2)),
     "F^l ironed (the rule)": blend,
+    "F^l ironed, the rest favouring (q/p)^0.1": favouring(0.1, blended=True),
     "F^(2 l) ironed": other_part(lambda fidelity, left: fidelity ** (2 * left)),
 }
 """Ways of sharing out scores, with l levels left and fidelity F."""
