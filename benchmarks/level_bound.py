@@ -42,12 +42,12 @@ def main() -> None:
             )
             for start in synthetic_corpus(SyntheticPair(asked.vocab, overlap)).starts
         ]
-        relaxed = np.mean([float(relaxed_bound(p, q, DRAFTS).sum(dim=-1).mean()) for p, q in logs])
+        relaxed = np.mean([float(relaxed_bound(p, q, DRAFTS).sum(dim=-1).mean()) for _, p, q in logs])
         levels = [
             np.mean(
                 [
                     sampled_level_bound(p[begin : begin + count], q[begin : begin + count], DRAFTS)[0][-1]
-                    for p, q in logs
+                    for _, p, q in logs
                     for begin in range(0, asked.samples - count + 1, count)
                 ]
             )

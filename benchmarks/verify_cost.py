@@ -52,11 +52,14 @@ def main() -> None:
     parser.add_argument("--rules", default=",".join(EVERYTHING), help="names with commas, check among them")
     parser.add_argument("--vocab", type=int, nargs="+", default=VOCABULARIES)
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--drafts", type=int, default=DRAFTS, help="K")
-    parser.add_argument("--length", type=int, default=LENGTH, help="L")
+    parser.add_argument("--drafts", type=int, choices=range(1, 65), default=DRAFTS, metavar="K")
+    parser.add_argument("--length", type=int, choices=range(1, 65), default=LENGTH, metavar="L")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    unknown = sorted(set(asked.rules.split(",")) - set(EVERYTHING))
+    if unknown:
+        parser.error(f"there is no rule {unknown[0]!r}; there are {', '.join(EVERYTHING)}")
     torch.set_num_threads(asked.threads)
     found = []
     for vocab in asked.vocab:

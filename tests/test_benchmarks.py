@@ -70,3 +70,24 @@ def test_the_command_writes_what_it_prints(
     assert (found["clock"], found["threads"], found["repeats"]) == ("cpu", 1, 1)
     assert [cost["rows"] for cost in found["costs"] if cost["name"] == "block-race"] == [1, 2]
     assert capsys.readouterr().out.count("block-race") == 2
+
+
+def test_level_bounds_are_estimated_in_small(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["level_bound.py", "--vocab", "20", "--samples", "16"])
+    script("level_bound").main()
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert "level, 16" in heading
+    assert [float(row.split()[0]) for row in rows] == [0.9, 0.6]
+
+
+@pytest.mark.parametrize("asked", [["--rules", "nonsense"], ["--drafts", "0"], ["--length", "x"]])
+def test_what_cannot_be_timed_is_refused(
+    verify_cost: ModuleType, asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["verify_cost.py", *asked])
+    with pytest.raises(SystemExit) as end:
+        verify_cost.main()
+    assert end.value.code == 2
+    assert asked[1] in capsys.readouterr().err

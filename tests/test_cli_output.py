@@ -23,13 +23,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pairs.json").write_text(PAIR)
     Path("model").mkdir()
     Path("model/config.json").write_text("{}")
+    Path("mine.py").write_text("from spectr_verify.rules.token import token as rule\n")
     Path("symbolic.json").symlink_to("pairs.json")
     os.link("pairs.json", "hard.json")
 
 
 @pytest.mark.parametrize("output", ["pairs.json", "./pairs.json", "symbolic.json", "hard.json", "model/config.json"])
 def test_what_a_result_is_about_is_kept_under_every_name(output: str) -> None:
-    with pytest.raises(InputError, match="is what is judged"):
+    with pytest.raises(InputError, match="is what the result is about"):
         keep(["nowhere", None, "", PAIR, "pairs.json", "model"], Path("result.json"), Path(output))
 
 
@@ -59,10 +60,13 @@ def test_every_command_of_several_results_is_asked() -> None:
         ["certify", "pairs.json", "--out", ".", "--json", "pairs.stateful.json"],
         ["compare", "--pairs", "pairs.json", "--json", "hard.json"],
         ["bound", "hard.json", "--json", "pairs.json"],
+        ["audit", "mine:rule", "--pairs", "pairs.json", "--python", "mine.py"],
+        ["audit", "mine.py:rule", "--pairs", "pairs.json", "--python", "mine.py"],
     ):
         outcome = CliRunner().invoke(app, command)
         assert isinstance(outcome.exception, InputError), command
-        assert "is what is judged" in str(outcome.exception) or "two results" in str(outcome.exception), command
+        said = str(outcome.exception)
+        assert "is what the result is about" in said or "two results" in said, command
     assert Path("pairs.json").read_text() == PAIR
     assert Path("model/config.json").read_text() == "{}"
 
@@ -97,3 +101,18 @@ def test_plots_without_matplotlib_are_refused_before_the_work(
     outcome = CliRunner().invoke(app, [*command, "--plot", "z.svg"])
     assert isinstance(outcome.exception, InputError)
     assert str(outcome.exception).startswith("plots need the package matplotlib: pip install")
+
+
+@pytest.mark.parametrize("command", [["audit", "mine:rule"], ["compare", "--rule", "mine.py:rule"], ["rules"]])
+def test_no_result_is_written_over_a_python_file(command: list[str]) -> None:
+    """Nor over one that the rule imports: which these are nobody knows before it runs."""
+    assert CliRunner().invoke(app, [*command, "--json", "mine.py"]).exit_code == 2
+    assert "token as rule" in Path("mine.py").read_text()
+
+
+def test_a_link_stays_a_link_and_a_private_file_private() -> None:
+    Path("pairs.json").chmod(0o600)
+    assert CliRunner().invoke(app, ["rules", "--json", "symbolic.json"]).exit_code == 0
+    assert Path("symbolic.json").is_symlink()
+    assert '"spectr-verify/rules/1"' in Path("pairs.json").read_text()
+    assert Path("pairs.json").stat().st_mode & 0o777 == 0o600

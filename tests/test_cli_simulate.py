@@ -364,8 +364,7 @@ REFUSED = [
     (["--overhead", "0.1"], "--overhead goes with --draft-cost"),
     (["--further-cost", "0.1"], "--further-cost goes with --draft-cost"),
     (["--json", "a.jsonl", "--resume", "a.jsonl"], "two results would be written to a.jsonl"),
-    (["--json", "pairs.json"], "pairs.json is what is judged"),
-    (["--rule", "rules.py:mine", "--json", "rules.py"], "rules.py is what is judged"),
+    (["--json", "pairs.json"], "pairs.json is what the result is about"),
 ]
 
 
@@ -377,7 +376,7 @@ def test_wrong_input_is_refused(asked: list[str], message: str) -> None:
 OTHERS = [
     (["--prompts", "two.txt,two.txt"], "'two.txt' is asked for more than once"),
     (["--prompts", "empty.txt"], "prompt 1 is empty"),
-    (["--prompts", "two.txt", "--json", "two.txt"], "two.txt is what is judged"),
+    (["--prompts", "two.txt", "--json", "two.txt"], "two.txt is what the result is about"),
     (["--prompts", "two.txt", "--tokens", "1020"], "prompt 0 has 6 tokens, which with 1020 new ones and a draft"),
     (["--vocab", "100"], "--vocab goes with --overlap"),
     (["--overlap", "2"], "the overlap is 2.0"),

@@ -177,8 +177,8 @@ REFUSED = [
     (["logs.jsonl", "--top-k", "5"], "--top-k says how texts are written"),
     (["logs.jsonl", "--whole-laws"], "logs.jsonl has those of its texts' tokens alone: leave it out"),
     (["logs.jsonl", "--texts", "400"], "--texts says how texts are written"),
-    (["logs.jsonl", "--length", "2", "--json", "logs.jsonl"], "logs.jsonl is what is judged"),
-    (["logs.jsonl", "--length", "2", "--save", "logs.jsonl"], "logs.jsonl is what is judged"),
+    (["logs.jsonl", "--length", "2", "--json", "logs.jsonl"], "logs.jsonl is what the result is about"),
+    (["logs.jsonl", "--length", "2", "--save", "logs.jsonl"], "logs.jsonl is what the result is about"),
     (["--tokens", "3"], "a text of 3 tokens is shorter than a draft of 12"),
 ]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: Iterable[ToyPair]) -> None:
     if not lines:
         raise TableError(f"{path}: there are no pairs to write, and an empty file could not be read again")
     try:
-        replace_file(Path(path).resolve(), '{"pairs": [\n' + ",\n".join(lines) + "\n]}\n")
+        replace_file(Path(path), '{"pairs": [\n' + ",\n".join(lines) + "\n]}\n")
     except OSError as error:
         raise TableError(f"{path}: cannot be written ({error.strerror}); give the path of a writeable file") from error
 
@@ -113,10 +114,13 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside ``path``, of the same ending; the file that is written there takes its place once it is whole."""
+    path = path.resolve()  # a link stays one
     # Beside it, since only a move within one file system is a single step.
     beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
         yield beside
+        if path.exists():  # what others could not read they still cannot
+            beside.chmod(stat.S_IMODE(path.stat().st_mode))
         with beside.open("rb") as stream:
             os.fsync(stream.fileno())
         beside.replace(path)

@@ -3,8 +3,8 @@
 As in ``along_text``, E[tau] is the mean over texts Y of L tokens from the target of a sum of phi_i(Y), where phi_i is
 the probability that a round which starts before the text accepts its first i tokens, given that the text comes out.
 
-Functions take tokens int64 [N, L], the draft's and the target's laws of each of them, float64 [N, L, V], and K, and
-return phi, float64 [N, L], of drafts of L tokens. The target gives every token a probability above zero; where the
+Functions take tokens int64 [N, L], the draft's and the target's laws of each of them, [N, L, V] in any format, and K,
+and return phi, float64 [N, L], of drafts of L tokens. The target gives every token a probability above zero; where the
 draft gives one none, nothing is accepted from there on.
 """
 

@@ -43,6 +43,13 @@ def limits_of(tuples: int | None, worlds: int | None, texts: int | None) -> Limi
     return Limits(**{name: limit for name, limit in given.items() if limit is not None})
 
 
+def files_of(functions: Iterable[str]) -> list[str]:
+    """Where functions may be written that are named as module:function or file.py:function."""
+    sources = [name.rpartition(":")[0] for name in functions]
+    modules = [source.replace(".", "/") for source in sources if source and not source.endswith(".py")]
+    return [*sources, *(f"{module}{end}" for module in modules for end in (".py", "/__init__.py"))]
+
+
 def rule_of(name: str, command: str) -> Rule:
     """A rule, for a command that knows no other way of calling a function.
 

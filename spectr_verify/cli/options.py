@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from spectr_verify.cli.output import drawable, writable
+from spectr_verify.cli.output import drawable, writable_json
 from spectr_verify.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ Plot = Annotated[
 ]
 Json = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", callback=writable, help="Write the result as JSON; - for standard output."),
+    typer.Option(
+        "--json", metavar="FILE", callback=writable_json, help="Write the result as JSON; - for standard output."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Draws the built-in families and the search; the same seed, the same result.")]
 Pairs = Annotated[

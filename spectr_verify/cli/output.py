@@ -38,6 +38,13 @@ def writable(path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path} cannot be written: {error.strerror}") from error
 
 
+def writable_json(path: Path | None) -> Path | None:
+    """Refuse names of Python files, too: a rule may be written there, or what it imports."""
+    if path is not None and path.suffix == ".py":
+        raise typer.BadParameter(f"{path}: the result is JSON, and the name is that of a Python file")
+    return writable(path)
+
+
 def writable_as(*endings: str) -> Callable[[Path | None], Path | None]:
     """Refuse a name that does not say in which format to write, too."""
 
@@ -71,7 +78,7 @@ def keep(sources: Iterable[str | None], *outputs: Path | None) -> None:
             raise InputError(f"two results would be written to {output}; give each a file of its own")
         for source in sources:
             if source and _is_part(output, Path(source)):
-                raise InputError(f"{output} is what is judged; write the result to another file")
+                raise InputError(f"{output} is what the result is about; write the result to another file")
 
 
 def _is_same(output: Path, other: Path) -> bool:
@@ -108,7 +115,7 @@ def write_text(path: Path, text: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        replace_file(path.resolve(), text)
+        replace_file(path, text)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spectr_verify.cli.inputs import prompts_of, rule_of, seed_everything
+from spectr_verify.cli.inputs import files_of, prompts_of, rule_of, seed_everything
 from spectr_verify.cli.options import Costs, Json, Models, Plot, TextSeed, Truncation, grouped, numbers, said_by_user
 from spectr_verify.cli.output import console_for, keep, progress_line, writable_as, write
 from spectr_verify.cli.status import Interrupted
@@ -159,9 +159,8 @@ def simulate(
 
     Ctrl-C ends a sweep with what it has, and status 130; with --resume the same command goes on from there.
     """
-    of_rules = [name.rpartition(":")[0] for name in rule or ()]
     of_texts = [*prompts.split(","), *(laws.pairs or ()), models.target, models.draft]
-    keep([*of_rules, *of_texts], json_file, resume, plot)
+    keep([*files_of(rule or ()), *of_texts], json_file, resume, plot)
     time = costs.given(context)
     laws.check(context)
     from spectr_verify.simulate import Axes, sweep

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spectr_verify.cli.inputs import prompts_of, rule_of, seed_everything
+from spectr_verify.cli.inputs import files_of, prompts_of, rule_of, seed_everything
 from spectr_verify.cli.options import Called, DraftLength, Filtering, Json, Models, NumDrafts, TextSeed, grouped
 from spectr_verify.cli.output import console_for, keep, progress_line, write
 from spectr_verify.cli.status import STATUS_BROKEN, Biased, Interrupted
@@ -53,7 +53,7 @@ def mc(
     An e-value over texts of fixed length, which may be looked at all the time: the run ends when it reaches 1/alpha.
     With --power the status is 70 if a planted fault is missed. Ctrl-C ends a run with what it has, and status 130.
     """
-    keep([rule.rpartition(":")[0], prompts, models.target, models.draft], json_file)
+    keep([*files_of([rule]), prompts, models.target, models.draft], json_file)
     import torch
 
     from spectr_verify.decoding import DTYPES, ModelError
@@ -132,7 +132,7 @@ def generate(
     from spectr_verify.decoding import decode
     from spectr_verify.report.montecarlo import decoded_text, rounds_table
 
-    keep([rule.rpartition(":")[0], models.target, models.draft], json_file)
+    keep([*files_of([rule]), models.target, models.draft], json_file)
     chosen = rule_of(rule, "generate")
     with progress_line() as progress:
         progress("loading the models")

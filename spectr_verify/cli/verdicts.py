@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from spectr_verify.cli.inputs import instances, limits_of, torch_dtype
+from spectr_verify.cli.inputs import files_of, instances, limits_of, torch_dtype
 from spectr_verify.cli.options import (
     Called,
     Drafts,
@@ -76,7 +76,7 @@ def compare(
 
     The status is 0 whatever is found; ``audit`` ends with a verdict.
     """
-    keep(pairs or (), json_file)
+    keep([*(pairs or ()), *files_of(rule or ())], json_file)
     from spectr_verify.audit import compare as run_compare
     from spectr_verify.report.tables import compare_table
     from spectr_verify.rules import RULES
@@ -151,7 +151,7 @@ def audit(
     without, pairs drawn by Hypothesis, which looks for the smallest counterexample, and the built-in suite. Undecided
     is replayed code on which no fault was found before --max-paths or --max-seconds was reached.
     """
-    keep([*(pairs or ()), target.rpartition(":")[0]], json_file, python_file)
+    keep([*(pairs or ()), *files_of([target])], json_file, python_file)
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from spectr_verify.audit import audit as run_audit

@@ -47,7 +47,7 @@ def write_certificates(folder: Path, certificates: Sequence[Certificate]) -> Non
                 raise InputError(f"{path} is there already, of another pair, L or K; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         for path, found in zip(paths, certificates, strict=True):
-            replace_file(path.resolve(), json.dumps(found.to_json(), indent=1) + "\n")
+            replace_file(path, json.dumps(found.to_json(), indent=1) + "\n")
     except OSError as error:
         raise InputError(f"{folder}: the certificates cannot be written: {error.strerror}") from error
 

@@ -37,7 +37,7 @@ def saved(figure: Any, file: Path) -> None:
         InputError: it cannot be written.
     """
     try:
-        with replacing(file.resolve()) as beside:
+        with replacing(file) as beside:
             figure.savefig(beside)
     except (ValueError, OSError) as error:
         raise InputError(f"{file} cannot be drawn: {said(error)}") from error

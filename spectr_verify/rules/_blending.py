@@ -113,7 +113,7 @@ class Blend:
         node, stretches = self.density.repeated(m), self.sharing.stretches(tokens)
         cuts, filled = stretches.cuts.flatten(0, 1), self.filling.below(tokens).flatten(0, 1)
         # A node may have no drafts on some piece: ends stand where they stood, and only cuts are looked for.
-        ends, order = torch.cat([node.ends, node.score(cuts)], dim=1).sort(dim=1)
+        ends, order = torch.cat([node.ends, node.score(cuts)], dim=1).sort(dim=1, stable=True)
         t = torch.cat([node.shares, cuts], dim=1).gather(1, order)
         filled = torch.cat([filled, node.interpolated(filled, cuts)], dim=1).gather(1, order)
         ironed = self.ironed.repeat_interleave(m, dim=0)

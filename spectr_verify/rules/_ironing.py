@@ -98,8 +98,9 @@ class Density:
         """
         node = self.repeated(spread.cuts.shape[1])
         cuts = spread.cuts.flatten(0, 1)
-        # A node may have no drafts on some piece: ends stand where they stood, and only cuts are looked for.
-        ends, order = torch.cat([node.ends[:, 1:-1], node.score(cuts)], dim=1).sort(dim=1)
+        # A node may have no drafts on some piece: ends stand where they stood, and only cuts are looked for. Pieces may
+        # be too narrow for float64: equal ends stay in their order.
+        ends, order = torch.cat([node.ends[:, 1:-1], node.score(cuts)], dim=1).sort(dim=1, stable=True)
         t = torch.cat([node.shares[:, 1:-1], cuts], dim=1).gather(1, order)
         return Density.of(ends, spread.below(t), node.drafts)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import os
 import platform
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -45,7 +47,7 @@ def rule_digest(rule: Rule) -> str:
     functions = [rule.verify] if rule.modified_target is None else [rule.verify, rule.modified_target]
     try:
         return digest_of(sorted({file for function in functions for file in _files(function)}))
-    except (TypeError, OSError):
+    except (TypeError, OSError, SyntaxError):
         return f"written in no file ({secrets.token_hex(8)})"
 
 
@@ -58,17 +60,43 @@ def digest_of(files: Iterable[Path]) -> str:
 
 
 def _files(function: object) -> set[Path]:
-    """Where a function is written, and the modules in the same folder or below it that are imported."""
+    """Where a function is written, what that imports from its folder or the working folder, and what this imports."""
     whole = inspect.unwrap(function) if inspect.isfunction(function) else getattr(function, "func", type(function))
     own = Path(inspect.getsourcefile(whole) or "").resolve()
-    imported = {Path(file).resolve() for module in [*sys.modules.values()] if (file := getattr(module, "__file__", ""))}
-    return {own} | {file for file in imported if file.suffix == ".py" and own.parent in file.parents}
+    package = getattr(sys.modules.get(whole.__module__), "__package__", None)
+    above = own.parents[package.count(".") + 1] if package else own.parent
+    found, waiting = set[Path](), [own]
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += _imported(file, {own.parent, above, Path.cwd().resolve()})
+    return found
+
+
+def _imported(file: Path, places: set[Path]) -> Iterator[Path]:
+    """The files in some folders that its import statements name, inside functions too."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        roots, names = places, list[str]()
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [node.module] if node.module else []
+            names = [".".join([*base, *more]) for more in ([], *([alias.name] for alias in node.names))]
+            roots = {file.parents[min(node.level, len(file.parents)) - 1]} if node.level else places
+        for root, name in product(roots, filter(None, names)):
+            for end in range(1, name.count(".") + 2):
+                there = root.joinpath(*name.split(".")[:end])
+                both = there.with_name(f"{there.name}.py"), there / "__init__.py"
+                yield from (each.resolve() for each in both if each.is_file())
 
 
 def machine_digest(device: torch.device | None) -> str:
     """Of the versions that count, and, where the time of a device means anything, of what it is spent on."""
     parts: dict[str, object] = {**versions()}
-    if device is not None:
+    if device is None:
+        parts.pop("transformers", None)  # which laws that stand in for models do not use
+    else:
         parts["machine"] = platform.node(), os.cpu_count(), torch.get_num_threads()
         parts["gpu"] = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

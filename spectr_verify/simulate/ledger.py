@@ -93,7 +93,7 @@ class Ledger:
         written = _object(line, where)
         self._check_settings(written, where)
         try:
-            cell = Cell(*(kind(written[name]) for name, kind in NAMES.items()))
+            cell = Cell(*(_of_kind(written[name], kind) for name, kind in NAMES.items()))
             digests = {name: str(written["of"][name]) for name in OTHERS}
             other = [name for name, digest in self.identities.get(cell, {}).items() if digests[name] != digest]
             same = cell in self.identities and not other
@@ -175,7 +175,12 @@ def _object(line: str, where: str) -> dict[str, Any]:
         raise LedgerError(f"{where} is not JSON: {error.msg}, column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, endless nesting
         raise LedgerError(f"{where} is not JSON that can be read: {said(error)}") from error
-    if not isinstance(written, dict) or written.get("schema") != SCHEMA:
+    schema = written.get("schema") if isinstance(written, dict) else None
+    if isinstance(schema, str) and schema != SCHEMA and schema.startswith(SCHEMA.rpartition("/")[0]):
+        raise LedgerError(
+            f"{where} was written by another version of spectr-verify ({schema}); give this sweep another file"
+        )
+    if not isinstance(written, dict) or schema != SCHEMA:
         raise LedgerError(f"{where} is no cell of a sweep; name another file, or one that is not there yet")
     return written
 
@@ -198,7 +203,16 @@ def _line(written: dict[str, Any], cell: Cell, corpus: Corpus | None) -> Line:
     bound = None if written["bound"] is None else Headroom.from_json(written["bound"])
     if bound is not None and not len(bound.values) == len(bound.errors) == len(outcome.prompts):
         raise ValueError("its bound is not one number a prompt")
+    if bound is not None and not bound.estimated and (bound.values > cell.length + 1e-6).any():
+        raise ValueError("its bound is of more tokens than a draft has")
     return Line(outcome, bound)
+
+
+def _of_kind(value: Any, kind: Any) -> Any:
+    """The value, if it is of this kind and not only like one; a temperature may be a whole number."""
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        raise TypeError(f"{value!r} is of type {type(value).__name__}")
+    return kind(value)
 
 
 def _is_object(line: bytes) -> bool:

@@ -24,8 +24,9 @@ from toy_models.files import replacing, unique_keys
 
 Floats = NDArray[np.float64]
 
-DRAFT, TARGET, LENGTHS = "log_draft", "log_target", "lengths"
-"""Names in every file: natural logarithms of all texts one behind the other, and how many tokens each text has."""
+DRAFT, TARGET, LENGTHS, STARTS = "log_draft", "log_target", "lengths", "starts"
+"""Names in files: natural logarithms of all texts one behind the other, how many tokens each text has, and, if that is
+said, at how many of them a round may start."""
 
 LEAST = -1e6
 """The least logarithm of a probability that a model can mean; sums of smaller ones need not be numbers."""
@@ -48,6 +49,8 @@ class TokenLogs:
     Attributes:
         log_draft, log_target: float64 [n], all texts one behind the other; the draft's may be minus infinity.
         lengths: int64 [M], tokens of each text.
+        starts: int64 [M], at how many of them, from the first on, a round may start: not behind the one that ends the
+            text. ``None``: at all.
         pieces: some pieces of the texts with whole laws; files have none.
 
     Raises:
@@ -58,6 +61,7 @@ class TokenLogs:
     log_draft: Floats
     log_target: Floats
     lengths: NDArray[np.int64]
+    starts: NDArray[np.int64] | None = None
     pieces: Pieces | None = None
 
     def __post_init__(self) -> None:
@@ -93,6 +97,12 @@ class TokenLogs:
                 f"lengths must be the tokens of each text, {len(self.log_target):,} in all; they sum to "
                 f"{self.lengths.sum():,}"
             )
+        if self.starts is not None and not (
+            np.shape(self.starts) == np.shape(self.lengths)
+            and self.starts.dtype == np.int64
+            and ((self.starts >= 1) & (self.starts <= self.lengths)).all()
+        ):
+            raise LogError("starts must be integers, for each text one from 1 to its tokens; leave them out for all")
 
 
 def target_logs(
@@ -133,6 +143,7 @@ def target_logs(
     generator = torch.Generator(device=source.device).manual_seed(seed)
     found: list[tuple[Tensor, Tensor]] = []
     lengths: list[Tensor] = []
+    starts: list[Tensor] = []
     length = piece or tokens
     chosen = chosen_pieces(texts, tokens // length, most=most, seed=seed)
     pieces: list[Pieces] = []
@@ -143,20 +154,23 @@ def target_logs(
         written = continuations(
             source, asked, tokens=tokens, filters=filters or Filters(), generator=generator, watch=keeper.see
         )
-        lengths.append(_until_the_end(written.tokens, source.ends, behind))
+        starts.append(_until_the_end(written.tokens, source.ends))
+        lengths.append((starts[-1] + behind).clamp(max=tokens))
         pieces.append(keeper.pieces(written.tokens, lengths[-1], begin))
         kept = torch.arange(tokens) < lengths[-1][:, None]
         found.append((written.log_draft[kept], written.log_target[kept]))
         progress(f"{numbers.stop:,} of {texts:,} texts")
     draft, target = (torch.cat(column).numpy() for column in zip(*found, strict=True))
-    return TokenLogs(draft, target, torch.cat(lengths).numpy(), Pieces.joined(pieces) if piece else None)
+    every, begun = (torch.cat(each).numpy() for each in (lengths, starts))
+    some = begun if (begun < every).any() else None
+    return TokenLogs(draft, target, every, some, Pieces.joined(pieces) if piece else None)
 
 
-def _until_the_end(tokens: Tensor, ends: Sequence[int], behind: int) -> Tensor:
-    """How many of the tokens [B, N] of each text count: int64 [B]."""
+def _until_the_end(tokens: Tensor, ends: Sequence[int]) -> Tensor:
+    """How many of the tokens [B, N] of each text there are up to its end: int64 [B]."""
     is_end = torch.isin(tokens, torch.tensor(ends, dtype=torch.int64))
     before = (is_end.cumsum(dim=1) == 0).sum(dim=1)
-    return (before + 1 + behind).clamp(max=tokens.shape[1])
+    return (before + 1).clamp(max=tokens.shape[1])
 
 
 def read_logs(path: Path) -> TokenLogs:
@@ -174,8 +188,8 @@ def read_logs(path: Path) -> TokenLogs:
         if absent:
             raise LogError(f"there is no {' and no '.join(absent)}; it must have {DRAFT}, {TARGET} and {LENGTHS}")
         draft, target = (_real(arrays[name], name) for name in (DRAFT, TARGET))
-        lengths = np.asarray(arrays[LENGTHS])
-        return TokenLogs(draft, target, lengths.astype(np.int64) if lengths.dtype.kind in "iu" else lengths)
+        starts = None if arrays.get(STARTS) is None else _whole(arrays[STARTS])
+        return TokenLogs(draft, target, _whole(arrays[LENGTHS]), starts)
     except LogError as error:
         raise LogError(f"{path}: {error}") from error
     except UNREADABLE as error:
@@ -194,6 +208,12 @@ def _real(values: Any, name: str) -> Floats:
     return array.astype(np.float64)
 
 
+def _whole(values: Any) -> NDArray[Any]:
+    """Integers of any size as int64; what is none is left for the checks."""
+    array = np.asarray(values)
+    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+
+
 def write_logs(logs: TokenLogs, path: Path) -> None:
     """Write a file that ``read_logs`` reads: .npz or .jsonl.
 
@@ -205,20 +225,22 @@ def write_logs(logs: TokenLogs, path: Path) -> None:
     try:
         with replacing(path) as beside:
             if path.suffix == ".npz":
-                np.savez_compressed(beside, log_draft=logs.log_draft, log_target=logs.log_target, lengths=logs.lengths)
+                arrays: dict[str, Any] = {DRAFT: logs.log_draft, TARGET: logs.log_target, LENGTHS: logs.lengths}
+                np.savez_compressed(beside, **arrays | ({} if logs.starts is None else {STARTS: logs.starts}))
             else:
                 beside.write_text("".join(json.dumps(row) + "\n" for row in _rows(logs)), encoding="utf-8")
     except OSError as error:
         raise LogError(f"{path} cannot be written: {said(error)}") from error
 
 
-def _rows(logs: TokenLogs) -> list[dict[str, list[float | None]]]:
+def _rows(logs: TokenLogs) -> list[dict[str, Any]]:
     """One record a text; JSON has no infinity, so an impossible token of the draft is null."""
     cuts = logs.lengths.cumsum()[:-1]
     columns = (np.split(values, cuts) for values in (logs.log_draft, logs.log_target))
+    starts = [{}] * len(logs.lengths) if logs.starts is None else [{STARTS: start} for start in logs.starts.tolist()]
     return [
-        {DRAFT: [value if np.isfinite(value) else None for value in draft.tolist()], TARGET: target.tolist()}
-        for draft, target in zip(*columns, strict=True)
+        {DRAFT: [value if np.isfinite(value) else None for value in draft.tolist()], TARGET: target.tolist(), **start}
+        for draft, target, start in zip(*columns, starts, strict=True)
     ]
 
 
@@ -249,11 +271,12 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 def _read_parquet(path: Path) -> dict[str, Any]:
     try:
         from pyarrow import ArrowException
-        from pyarrow.parquet import read_table
+        from pyarrow.parquet import read_schema, read_table
     except ImportError as error:
         raise LogError(".parquet needs the package pyarrow: pip install pyarrow") from error
     try:
-        rows = read_table(path, columns=[DRAFT, TARGET]).to_pylist()
+        some = [STARTS] if STARTS in read_schema(path).names else []
+        rows = read_table(path, columns=[DRAFT, TARGET, *some]).to_pylist()
     except ArrowException as error:
         raise ValueError(said(error)) from error
     return _joined([_row(row, f"row {number}") for number, row in enumerate(rows)])
@@ -279,13 +302,13 @@ def _parsed(line: str, number: int) -> Any:
         raise LogError(f"line {number} is not JSON that can be read: {said(error)}") from error
 
 
-def _row(row: Any, where: str) -> tuple[Floats, Floats]:
+def _row(row: Any, where: str) -> tuple[Floats, Floats, Any]:
     if not isinstance(row, dict) or not {DRAFT, TARGET} <= row.keys():
         raise LogError(f"{where} must have {DRAFT} and {TARGET}")
     draft, target = (_numbers(row[name], f"{where}: {name}") for name in (DRAFT, TARGET))
     if len(draft) != len(target):
         raise LogError(f"{where}: {DRAFT} has {len(draft)} tokens and {TARGET} has {len(target)}")
-    return draft, target
+    return draft, target, row.get(STARTS)
 
 
 def _numbers(values: Any, where: str) -> Floats:
@@ -301,8 +324,13 @@ def _numbers(values: Any, where: str) -> Floats:
         raise LogError(f"{where} must be a list of numbers: {said(error)}") from error
 
 
-def _joined(rows: list[tuple[Floats, Floats]]) -> dict[str, Any]:
+def _joined(rows: list[tuple[Floats, Floats, Any]]) -> dict[str, Any]:
     if not rows:
         raise LogError("there is no text")
-    draft, target = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return {DRAFT: draft, TARGET: target, LENGTHS: np.array([len(text) for _, text in rows])}
+    drafts, targets, starts = zip(*rows, strict=True)
+    lengths = [len(text) for text in targets]
+    found = {DRAFT: np.concatenate(drafts), TARGET: np.concatenate(targets), LENGTHS: np.array(lengths)}
+    if any(start is not None for start in starts):  # a text that says nothing may start anywhere
+        given = [length if start is None else start for start, length in zip(starts, lengths, strict=True)]
+        found[STARTS] = np.array(given, dtype=None if all(isinstance(each, int) for each in given) else object)
+    return found

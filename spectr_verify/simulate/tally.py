@@ -261,8 +261,9 @@ def _tally(written: Any) -> Tally:
     times = [float(written[name]) for name in ("draft", "target", "verify", "wall", "alone")]
     if len(accepted) != len(first) or not _nearly(sum(first), texts) or sum(accepted) < sum(first) or not texts:
         raise ValueError("its counts contradict each other")
-    if calls and not longest:
-        raise ValueError("it has calls that wrote nothing")
+    rounds = sum(accepted)
+    if calls and not (calls <= rounds <= calls * texts and 0 < longest <= tokens <= texts * longest):
+        raise ValueError("its counts of calls, rounds and tokens contradict each other")
     if not all(0 <= time < float("inf") for time in times):
         raise ValueError("it has a time that is no number of seconds")
     return Tally(texts, tokens, longest, calls, accepted, first, *times)

@@ -136,7 +136,7 @@ def what_if(
     for name, count in (("drafts", drafts), ("length", length)):
         if count < 1:
             raise InputError(f"{name} is {count}; it must be at least 1")
-    places, text = _places(logs.lengths, length)
+    places, text = _places(logs, length)
     if not len(places):
         raise InputError(f"no text has {length} tokens; the longest has {logs.lengths.max()}: ask for shorter drafts")
     if len(np.unique(text)) == 1:
@@ -220,10 +220,11 @@ def _used(rule: str, drafts: int) -> list[int]:
     return [1 if rule in ONE_DRAFT else k for k in range(1, drafts + 1)]
 
 
-def _places(lengths: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _places(logs: TokenLogs, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where a round may start, and in which text."""
+    lengths = logs.lengths
     begins = np.concatenate([[0], lengths.cumsum()[:-1]])
-    counts = np.maximum(lengths - length + 1, 0)
+    counts = np.maximum(np.minimum(lengths - length + 1, lengths if logs.starts is None else logs.starts), 0)
     text = np.repeat(np.arange(len(lengths)), counts)
     within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
     return begins[text] + within, text

@@ -341,6 +341,22 @@ def test_a_token_of_the_least_probability_there_is_takes_no_wins_from_the_others
         assert float(sharing.law.sum()) == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("share", [share_out, blend])
+def test_equal_ends_stay_in_their_order(share: Share) -> None:
+    """Twenty pieces too narrow for float64, and nearly all drafts in the last of them."""
+    ends = torch.tensor([[0.5, *[1.0] * 21]], dtype=torch.float64)
+    shares = torch.tensor([[*(1e-6 * n / 20 for n in range(21)), 1.0]], dtype=torch.float64)
+    node = Density(ends, shares, torch.tensor([[3.0]], dtype=torch.float64))
+    p, q = torch.tensor([[0.5, 0.5]], dtype=torch.float64), torch.tensor([[0.3, 0.7]], dtype=torch.float64)
+    sharing = share(node, p, q, torch.ones(1, dtype=torch.float64), 2)
+    below = sharing.children(torch.tensor([[0, 1]]))
+    at = torch.tensor([[0.6, 0.75, 0.9]], dtype=torch.float64)
+    of_children = p[0] @ distribution(below, at.expand(2, -1))
+    np.testing.assert_allclose(of_children.numpy(), distribution(node, at)[0].numpy(), atol=1e-12)
+    rates = p[0] * win_rates(below) / win_rates(node)
+    np.testing.assert_allclose(rates.numpy(), sharing.law[0].numpy(), atol=1e-12)
+
+
 def test_a_chord_that_ends_a_rounding_error_early_is_the_last_one() -> None:
     """All children of the second node want the same, so that one chord spans them; its far end is only computed."""
     p, q = ([[first, 1 - first], [second, 1 - second]] for first, second in ((0.329, 6.74e-6), (1 - 2.77e-5, 0.0481)))

@@ -378,6 +378,33 @@ def test_cells_of_another_state_of_what_a_rule_imports_are_left_aside(log: Path,
     assert restored == [0, 1, 0]
 
 
+@pytest.mark.parametrize("place", ["", "below/"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_rule_of_one_s_own_is_known_wherever_it_lies(
+    place: str, inside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the working folder or below it, with an import at the top or inside: the same again, another if that is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").mkdir()
+    importing = "from of_mine import token"
+    top, within = ("", f"    {importing}\n") if inside else (f"{importing}\n\n\n", "")
+    for name in ("one", "two"):
+        (tmp_path / f"{place}{name}.py").write_text(
+            f"{top}def {name}(round, chance):\n{within}    return token(round, chance)\n"
+        )
+    found = []
+    for text in (
+        "from spectr_verify.rules.token import token\n",
+        "from spectr_verify.rules.block import block as token\n",
+    ):
+        (tmp_path / "of_mine.py").write_text(text)
+        for names in (["one"], ["one", "two"]):  # what else is loaded does not matter
+            rules = [load_rule(f"{place}{name}.py:{name}") for name in names]
+            found.append(identity.rule_digest(rules[0]))
+    assert found[0] == found[1] != found[2] == found[3]
+    assert not any("no file" in digest for digest in found)
+
+
 def test_cells_of_other_versions_or_machines_are_left_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restored = [sweep([FEW], axes("token"), UNBOUNDED, log=log).restored for _ in range(2)]
     monkeypatch.setattr(identity, "versions", lambda: {"torch": "another"})
@@ -437,7 +464,7 @@ DAMAGED = [
     (lambda line: json.dumps({**line, "bound": {**line["bound"], "errors": [float("nan")] * 3}}), "no number"),
     (lambda line: json.dumps({k: v for k, v in line.items() if k != "rule"}), "line 2 is damaged"),
     (lambda line: changed(line, calls=0), "line 2 is damaged .*(exact|no probability)"),
-    (lambda line: changed(line, longest=0), "line 2 is damaged .*wrote nothing"),
+    (lambda line: changed(line, longest=0), "line 2 is damaged .*contradict each other"),
 ]
 
 

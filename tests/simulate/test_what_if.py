@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from spectr_verify.decoding import Filters, ModelPair, decode, load_pair
 from spectr_verify.errors import InputError
 from spectr_verify.exact import round_law
 from spectr_verify.rules import RULES
-from spectr_verify.simulate import TimeModel, TokenLogs, table_corpus, target_logs, what_if
+from spectr_verify.simulate import TimeModel, TokenLogs, read_logs, table_corpus, target_logs, what_if, write_logs
 from spectr_verify.simulate.pieces import FEWEST, MOST_SHARED, Pieces, affordable, chosen_pieces
 from spectr_verify.simulate.plain import continuations
 from spectr_verify.simulate.what_if import FIRST_ROUNDS, ONE_DRAFT
@@ -268,6 +269,19 @@ def test_fewer_pieces_are_affordable_of_larger_problems() -> None:
     for vocab, drafts, length in ((1_024, 3, 8), (1_024, 7, 12), (32_000, 2, 4)):
         assert affordable(vocab, drafts, length) * vocab * drafts * length**2 == pytest.approx(MOST_SHARED, rel=0.02)
     assert affordable(200_000, 7, 12) == FEWEST
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.jsonl"])
+def test_saved_texts_that_end_say_the_same_of_shorter_drafts(name: str, tmp_path: Path) -> None:
+    start = table_corpus("it", [family_pairs(0, 3, 1)[0]]).starts[0]
+    ending = replace(start.source, ends=(2,))
+    logs = target_logs(ending, [start.prompt], texts=50, tokens=12, behind=3, seed=3)
+    write_logs(logs, tmp_path / name)
+    for length in range(1, 5):
+        here = target_logs(ending, [start.prompt], texts=50, tokens=12, behind=length - 1, seed=3)
+        direct, again = (what_if(each, drafts=2, length=length) for each in (here, read_logs(tmp_path / name)))
+        np.testing.assert_array_equal(direct.places, again.places)
+        np.testing.assert_array_equal(direct.efficiency, again.efficiency)
 
 
 TEXTS, TOKENS, LENGTH = 100, 12, 4
