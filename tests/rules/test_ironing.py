@@ -343,11 +343,11 @@ def test_a_token_of_the_least_probability_there_is_takes_no_wins_from_the_others
 
 @pytest.mark.parametrize("share", [share_out, blend])
 def test_equal_ends_stay_in_their_order(share: Share) -> None:
-    """Twenty pieces too narrow for float64, and nearly all drafts in the last of them."""
+    """Twenty pieces too narrow for float64 above a wide one."""
     ends = torch.tensor([[0.5, *[1.0] * 21]], dtype=torch.float64)
-    shares = torch.tensor([[*(1e-6 * n / 20 for n in range(21)), 1.0]], dtype=torch.float64)
+    shares = torch.linspace(0, 1, 22, dtype=torch.float64)[None]
     node = Density(ends, shares, torch.tensor([[3.0]], dtype=torch.float64))
-    p, q = torch.tensor([[0.5, 0.5]], dtype=torch.float64), torch.tensor([[0.3, 0.7]], dtype=torch.float64)
+    p, q = torch.tensor([[0.3, 0.7]], dtype=torch.float64), torch.tensor([[0.6, 0.4]], dtype=torch.float64)
     sharing = share(node, p, q, torch.ones(1, dtype=torch.float64), 2)
     below = sharing.children(torch.tensor([[0, 1]]))
     at = torch.tensor([[0.6, 0.75, 0.9]], dtype=torch.float64)
