@@ -10,6 +10,9 @@ from torch import Tensor
 MOST_SHARED = 200_000_000
 """About how many probabilities a what-if works on; a minute's work of one core."""
 
+MOST_KEPT = 1 << 27
+"""And how many are kept, of each model: half a gigabyte in float32."""
+
 FEWEST = 20
 """So many pieces are looked at, however long it takes."""
 
@@ -47,7 +50,7 @@ def affordable(vocab: int, drafts: int, length: int) -> int:
 
     Rules that look ahead run for every K and L by itself.
     """
-    return max(FEWEST, MOST_SHARED // (vocab * drafts * length**2))
+    return max(FEWEST, min(MOST_SHARED // (vocab * drafts * length**2), MOST_KEPT // (vocab * length)))
 
 
 class Keeper:

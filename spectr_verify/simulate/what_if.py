@@ -103,7 +103,7 @@ class Estimates:
                 {
                     "rule": name,
                     "first_rounds_only": name in FIRST_ROUNDS,
-                    **(places[r] if places[r] != places[0] else {}),
+                    **places[r],
                     "best": {"drafts": best[r][1], "length": best[r][2]},
                     "block_efficiency": self.efficiency[r].tolist(),
                     "standard_error": self.error[r].tolist(),

@@ -19,7 +19,7 @@ from spectr_verify.cli.status import STATUS_BROKEN, STATUS_INTERRUPTED
 from spectr_verify.rules import RULES
 
 COMMAND = [sys.executable, "-c", "from spectr_verify.cli import main; main()"]
-GOLDEN = str(Path(__file__).parent / "data" / "golden.json")
+GOLDEN = str(Path(__file__).parents[1] / "data" / "golden.json")
 PAIR = (
     '{"name": "small", "drafts": 2, "length": 1, "draft": [[["1/2", "1/2"]], [["1/2", "1/2"], ["1/2", "1/2"]]],'
     ' "target": [[["1/3", "2/3"]], [["1/2", "1/2"], ["1/2", "1/2"]]]}'

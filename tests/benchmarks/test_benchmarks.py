@@ -14,7 +14,7 @@ import torch
 from spectr_verify.rounds import check_round
 from spectr_verify.rules import RULES
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
 def script(name: str) -> ModuleType:

@@ -19,7 +19,7 @@ from toy_models import FAMILIES
 @pytest.fixture(scope="module")
 def best_rule() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "best_rule", Path(__file__).parents[1] / "benchmarks" / "best_rule.py"
+        "best_rule", Path(__file__).parents[2] / "benchmarks" / "best_rule.py"
     )
     assert spec is not None
     assert spec.loader is not None
