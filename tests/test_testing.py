@@ -137,6 +137,7 @@ def test_a_lossless_rule_passes(name: str) -> None:
     assert failures(RULES[name], max_examples=5) == {}
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_right_passes() -> None:
     assert failures(correct, "probabilities", max_examples=4) == {}
     single = property_suite(correct, "probabilities", dtype="float32", max_examples=4)
@@ -220,6 +221,7 @@ drawn with @seed\(0\)
     assert "@reproduce_failure(" in said
 
 
+@pytest.mark.slow
 def test_a_wrong_second_token_is_shown_in_the_law_of_two() -> None:
     said = says("lossless_over_several_rounds", load_rule(f"{EXAMPLES}/stateful_rule.py:FORGETFUL"))
     assert "law of the first 2 tokens:\n  text  produced  " in said
@@ -264,6 +266,7 @@ def test_an_impossible_token_under_a_coin_of_exactly_zero() -> None:
     assert "the target gives token 1 at position 0 probability zero" in failed["edge_coins"]
 
 
+@pytest.mark.slow
 def test_a_forgotten_temperature() -> None:
     failed = failures(always_warm, "step", arguments={"gamma": "L"}, max_examples=4)
     assert list(failed) == ["temperature_zero"]
@@ -370,6 +373,7 @@ def test_a_function_that_no_command_finds_has_no_command() -> None:
     assert "spectr-verify audit" not in said
 
 
+@pytest.mark.slow
 def test_a_function_is_called_by_where_it_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def told(*arguments: Any, **options: Any) -> str:
         return says("lossless_in_one_round", *arguments, max_examples=4, **options)

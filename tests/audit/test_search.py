@@ -97,6 +97,7 @@ def test_typical_acceptance_is_found_biased_and_beyond_the_optimum() -> None:
     assert any("can accept more" in reason for reason in report.counterexample.reasons)
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same() -> None:
     one, other = (audit(RULES["spectr-gbv-released"], seed=3, max_examples=40) for _ in range(2))
     assert one.counterexample is not None
@@ -105,6 +106,7 @@ def test_the_same_seed_finds_the_same() -> None:
     assert one.judged == other.judged
 
 
+@pytest.mark.slow
 def test_the_counterexample_as_json_gives_the_same_verdict() -> None:
     found = audit(RULES["spectr-gbv-released"], max_examples=40).counterexample
     assert found is not None
@@ -141,6 +143,7 @@ def test_a_given_pair_is_judged_after_every_context() -> None:
     assert audit(RULES["block-race"], instances=[where]).lossless
 
 
+@pytest.mark.slow
 def test_only_a_shrunk_counterexample_is_called_the_smallest() -> None:
     where = Instance.of(read_pairs(LATER)[0])
     assert not audit(RULES["spectr-gbv-released"], instances=[where]).shrunk

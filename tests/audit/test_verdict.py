@@ -128,6 +128,7 @@ def test_rules_share_the_bounds_of_an_instance(monkeypatch: pytest.MonkeyPatch) 
     assert len(solved) == 1
 
 
+@pytest.mark.slow
 def test_float32_is_judged_with_its_own_tolerance() -> None:
     for where in builtin_suite():
         verdict = judge(RULES["block-race"], where, dtype=torch.float32)

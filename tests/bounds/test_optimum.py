@@ -83,6 +83,7 @@ def test_two_drafts_of_a_coin_reach_a_point_mass_when_either_shows_it(solve: Cal
 
 @BOTH
 @given(pair=SMALL)
+@pytest.mark.slow
 def test_duals_certify_the_upper_side(solve: Callable[..., BoundResult], pair: ToyPair) -> None:
     result = solve(pair, pair.length, pair.drafts)
     assert [level.size for level in result.duals] == [pair.vocab**i for i in range(1, pair.length + 1)]
@@ -96,6 +97,7 @@ def test_duals_certify_the_upper_side(solve: Callable[..., BoundResult], pair: T
 
 @BOTH
 @given(pair=SMALL, data=st.data())
+@pytest.mark.slow
 def test_any_prices_bound_the_optimum(solve: Callable[..., BoundResult], pair: ToyPair, data: st.DataObject) -> None:
     problem = Problem.of(pair, pair.length, pair.drafts)
     price = st.floats(0, 1 if solve is stateful_optimum else 3)

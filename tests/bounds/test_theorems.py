@@ -52,6 +52,7 @@ def test_the_whole_chain_of_inequalities(pair: ToyPair) -> None:
 
 
 @given(pairs(max_vocab=3, max_length=2, max_drafts=1) | pairs(max_vocab=2, max_length=4, max_drafts=1))
+@pytest.mark.slow
 def test_one_draft_has_its_optima_in_closed_form(pair: ToyPair) -> None:
     found = of(pair)
     closed = found.closed
@@ -95,6 +96,7 @@ def starting_with(model: TableModel, token: int) -> TableModel:
 
 
 @given(pairs(max_vocab=5, max_length=1, max_drafts=4))
+@pytest.mark.slow
 def test_for_one_token_the_level_bound_is_both_optima(pair: ToyPair) -> None:
     found = of(pair)
     for optimum in (found.stateless, found.stateful):

@@ -35,6 +35,7 @@ Solve = Callable[..., BoundResult]
 
 @BOTH
 @given(pair=SMALL)
+@pytest.mark.slow
 def test_selection_and_transport_have_one_optimum(select: Solve, transport: Solve, pair: ToyPair) -> None:
     short, full = (solve(pair, pair.length, pair.drafts) for solve in (select, transport))
     assert full.gap <= 1e-9
@@ -109,6 +110,7 @@ def test_the_full_program_is_the_larger() -> None:
 
 
 @given(pair=SMALL, data=st.data())
+@pytest.mark.slow
 def test_any_masses_become_a_lossless_rule_and_any_prices_a_bound(pair: ToyPair, data: st.DataObject) -> None:
     """Whatever the solver says, the value stays below the optimum and the upper side above it."""
     problem = module.Problem.of(pair, pair.length, pair.drafts)

@@ -83,6 +83,7 @@ def test_compare_reproduces_the_golden_file(tmp_path: Path) -> None:
         assert row["optimum_stateful"] == pytest.approx(expected["optimum_stateful"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_audit_ends_with_its_verdict_as_status(tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
     assert run("audit", "block-race", "--pairs", PAIR)[0] == 0

@@ -218,6 +218,7 @@ def test_near_the_end_of_what_the_models_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
+@pytest.mark.slow
 def test_texts_that_end(name: str) -> None:
     assert worst_error(RULES[name], drawn_pair(3, 2), 1, 2, 3, end=2) <= TOLERANCE
 

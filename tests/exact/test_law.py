@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from costly import costly
 from hypothesis import given, settings
 
 from spectr_verify.errors import InputError
@@ -104,7 +105,7 @@ def test_greedy_block_text_equals_an_independent_exact_recursion(pair: ToyPair) 
     np.testing.assert_allclose(law.law, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", costly(RULES))
 @given(pair=SMALL)
 @settings(max_examples=10)
 def test_text_of_one_round_is_the_completed_round(name: str, pair: ToyPair) -> None:
@@ -128,7 +129,7 @@ def test_longer_texts_have_shorter_ones_as_marginals(name: str) -> None:
         np.testing.assert_allclose(longer.reshape(2**tokens, -1).sum(axis=1), shorter, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", costly(RULES))
 def test_the_law_does_not_depend_on_how_the_work_is_cut(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = family_pairs(0, 3, 2)[2]
     whole = round_law(RULES[name], pair, 2, 2)

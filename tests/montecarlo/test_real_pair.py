@@ -113,6 +113,7 @@ def test_the_suite_has_the_power_to_fail(name: str) -> None:
     assert suite.log10_e(name) >= -math.log10(ALPHA)
 
 
+@pytest.mark.slow
 def test_a_fault_is_found_and_its_command_shows_it_again() -> None:
     """The property fails for a planted fault, and what it prints finds the fault again."""
     fault = next(fault for fault in FAULTS if fault.rule.name == "residual-not-subtracted")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from costly import costly
 from rich.console import Console
 from small_models import VOCAB, small_model, small_pair, tokenizer
 from torch import Tensor
@@ -46,7 +47,7 @@ def shown(report: MonteCarloReport) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", LOSSLESS)
+@pytest.mark.parametrize("name", costly(LOSSLESS))
 def test_lossless_rules_stay_below(name: str) -> None:
     """At alpha = 1e-4 one in a thousand of these suites may fail, and with fixed seeds none."""
     for seed in range(3):
@@ -167,6 +168,7 @@ def test_the_same_seed_gives_the_same_report() -> None:
     assert first.log10_e != other.log10_e
 
 
+@pytest.mark.slow
 def test_the_size_of_a_batch_is_of_no_account() -> None:
     """Every prompt is taken as often as before, and as many texts are written; the last batch may be smaller."""
     for batch in (1, 7, 25):

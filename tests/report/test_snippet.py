@@ -117,6 +117,7 @@ def test_an_extreme_uniform_is_put_in_the_generators_place(
         ),
     ],
 )
+@pytest.mark.slow
 def test_what_it_draws_agrees_with_the_exact_law(
     spec: str, calls: Calls, arguments: dict[str, str], drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

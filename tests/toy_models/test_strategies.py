@@ -77,6 +77,7 @@ def test_models_that_differ_at_the_root_shrink_to_one_small_law() -> None:
     assert max(p.denominator for p in different[0]) == 3
 
 
+@pytest.mark.slow
 def test_a_fault_deep_in_the_tree_keeps_the_depth_it_needs_and_nothing_else() -> None:
     pair = smallest(lambda pair: pair.length == 2 and exact(pair.draft)[2] != exact(pair.target)[2], max_vocab=2)
     assert (pair.vocab, pair.length, pair.drafts) == (2, 2, 1)
