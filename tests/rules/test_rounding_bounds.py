@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from costly import costly
 from hypothesis import given, settings
 
 from spectr_verify.chance import Chance
@@ -34,7 +35,7 @@ FORMATS = pytest.mark.parametrize("form", rounding.FORMATS, ids=str)
 
 
 @FORMATS
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", costly(RULES))
 @pytest.mark.parametrize("pair", [*family_pairs(0, 3, 2), *recorded_pairs()], ids=lambda pair: pair.name)
 def test_rounding_stays_below_its_bound(name: str, pair: ToyPair, form: torch.dtype) -> None:
     error = rounding.rounding_error(RULES[name], pair, 2, 2, form)

@@ -78,7 +78,7 @@ def test_lossless_in_one_round_on_every_family(name: str, pair: ToyPair) -> None
     assert round_law(RULES[name], pair, pair.length, 2).tv_round <= 1e-12
 
 
-@pytest.mark.parametrize("name", LOSSLESS)
+@pytest.mark.parametrize("name", costly(LOSSLESS))
 @pytest.mark.parametrize("pair", recorded_pairs(), ids=lambda pair: pair.name)
 def test_lossless_in_one_round_on_every_recorded_pair(name: str, pair: ToyPair) -> None:
     assert round_law(RULES[name], pair, 2, 2).tv_round <= 1e-12
@@ -165,7 +165,7 @@ def test_typical_acceptance_is_lossy() -> None:
     assert round_law(RULES["typical"], pair, 1, 2).tv_first_token > 0.1
 
 
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", costly(RULES))
 @pytest.mark.parametrize("pair", family_pairs(0, 3, 2), ids=lambda pair: pair.name)
 def test_float32_gives_the_same_law_to_its_precision(name: str, pair: ToyPair) -> None:
     single, double = (round_law(RULES[name], pair, 2, 2, dtype=d) for d in (torch.float32, torch.float64))
@@ -175,7 +175,7 @@ def test_float32_gives_the_same_law_to_its_precision(name: str, pair: ToyPair) -
         assert single.expected_accepted == pytest.approx(double.expected_accepted, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("name", costly(RULES))
 def test_sampled_runs_follow_the_enumerated_law(name: str) -> None:
     """The same definition, drawn instead of enumerated: a G-test against the exact emission law."""
     pair, _ = golden()[8]
