@@ -12,17 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import run
 from rich.console import Console
-from typer.testing import CliRunner
 
-from spectr_verify import cli
 from spectr_verify.cli.status import (
     STATUS_BIASED,
     STATUS_BROKEN,
     STATUS_INTERRUPTED,
     STATUS_REFUSED,
-    Biased,
-    Interrupted,
 )
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo import FAULTS
@@ -72,17 +69,6 @@ def raises(draft_tokens, draft_probs, target_probs):
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    """The status that the command ends with, and what it says: run in this process, which saves importing torch."""
-    result = CliRunner().invoke(cli.app, list(arguments))
-    if isinstance(result.exception, InputError):
-        return STATUS_REFUSED, str(result.exception)
-    if result.exception is not None and not isinstance(result.exception, Biased | Interrupted | SystemExit):
-        raise result.exception
-    verdicts = {Biased: STATUS_BIASED, Interrupted: STATUS_INTERRUPTED}
-    return verdicts.get(type(result.exception), result.exit_code), result.output
 
 
 def strict(text: str) -> dict:

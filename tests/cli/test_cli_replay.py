@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import run
 
-from spectr_verify import cli
-from spectr_verify.cli.status import STATUS_BIASED, STATUS_REFUSED, STATUS_UNDECIDED, Biased, Undecided
+from spectr_verify.cli.status import STATUS_BIASED, STATUS_REFUSED, STATUS_UNDECIDED
 from spectr_verify.errors import InputError
 
 PAIR = (
@@ -98,17 +97,6 @@ def short(draft, target, ids):
 
 not_a_function = 3
 """
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    """The status that the command ends with, and what it says: run in this process, which saves importing torch."""
-    result = CliRunner().invoke(cli.app, list(arguments))
-    if isinstance(result.exception, InputError):
-        return STATUS_REFUSED, str(result.exception)
-    if result.exception is not None and not isinstance(result.exception, Biased | Undecided | SystemExit):
-        raise result.exception
-    verdicts = {Biased: STATUS_BIASED, Undecided: STATUS_UNDECIDED}
-    return verdicts.get(type(result.exception), result.exit_code), result.output
 
 
 @pytest.fixture(autouse=True)
