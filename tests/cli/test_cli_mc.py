@@ -31,6 +31,8 @@ ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 SHORT = ["--texts", "20", "--batch", "10", "--tokens", "6", "--length", "3"]
 ENOUGH = ["--texts", "200", "--batch", "100", "--tokens", "12"]
 
+LEVIATHAN = (Path(__file__).parents[1] / "leviathan.py").read_text()
+
 MINE = """
 from pathlib import Path
 
@@ -49,17 +51,6 @@ def begins(round, chance):
     return RULES["token"].verify(round.first_drafts(1), chance)
 
 
-def verify(draft_tokens, draft_probs, target_probs, residual=True):
-    L = len(draft_tokens)
-    i = torch.arange(L)
-    ratio = target_probs[i, draft_tokens] / draft_probs[i, draft_tokens]
-    count = int((torch.rand(L) < ratio).long().cumprod(0).sum())
-    law = target_probs[count]
-    if residual and count < L:
-        law = (law - draft_probs[count]).clamp(min=0)
-    return torch.cat([draft_tokens[:count], torch.multinomial(law, 1)])
-
-
 def raises(draft_tokens, draft_probs, target_probs):
     return draft_tokens[99]
 """
@@ -67,7 +58,7 @@ def raises(draft_tokens, draft_probs, target_probs):
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "mine.py").write_text(LEVIATHAN + MINE)
     monkeypatch.chdir(tmp_path)
 
 
