@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -59,6 +60,7 @@ def main() -> None:
 
     Status 1 is the verdict "biased" and nothing else: whatever else would end with it ends with another.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit keeps what was found, as Ctrl-C does
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that cannot be printed must not hide a verdict

@@ -361,11 +361,12 @@ def test_a_narrow_terminal_loses_no_number() -> None:
         assert f"{verdict.round.expected_accepted:.4f}" in line
 
 
-def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own() -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_audit_says_so_and_has_a_status_of_its_own(by: signal.Signals) -> None:
     words = [*COMMAND, "audit", "tournament-greedy-block", "--drafts", "3", "--length", "2"]  # takes a minute
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         time.sleep(6)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         _, told = process.communicate(timeout=60)
     assert process.returncode == STATUS_INTERRUPTED
     assert b"interrupted" in told

@@ -183,7 +183,8 @@ def test_a_biased_rule_has_its_status_whatever_the_planted_faults_do(monkeypatch
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_tells_what_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_tells_what_it_has(by: signal.Signals, tmp_path: Path) -> None:
     words = ["mc", "--rule", "mine.py:begins", *SHORT, "--texts", "1000000", "--power", "--json", "out.json"]
     with subprocess.Popen(
         [*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD
@@ -193,7 +194,7 @@ def test_an_interrupted_run_tells_what_it_has(tmp_path: Path) -> None:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         said, complaint = process.communicate(timeout=60)
     assert process.returncode == STATUS_INTERRUPTED, complaint
     assert complaint == ""
