@@ -7,7 +7,8 @@ Prints for every lossless rule how many runs reject it, the largest e-values (a 
 the smallest p-value of the first tokens. At alpha = 0.001 one run in some hundreds may reject. Prompts cut to a few
 tokens make the runs faster and change nothing about what is tested. With the default budget all runs take hours:
 ``--log`` keeps each as a line of JSON, runs that stand there with the same settings are not run again, and several
-processes with other seeds may share it.
+processes with other seeds may share it. Lines tell releases apart and not revisions of the code: a new revision wants a
+new file.
 """
 
 from __future__ import annotations

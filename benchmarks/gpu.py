@@ -15,7 +15,7 @@ from spectr_verify.montecarlo import Reference, Settings, monte_carlo, power
 from spectr_verify.rules import RULES
 from toy_models.prompts import prompts
 
-SECONDS = {"float32": 9.0, "bfloat16": 6.0}
+SECONDS = {"float32": 5.0, "bfloat16": 3.0}
 """For each rule, by the models' number format."""
 
 TUNED = (
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def settings(seconds: float, small: bool, **others: Any) -> Settings:
-    return Settings(texts=10**9, batch=50 if small else 2_000, seconds=seconds, **others)
+    return Settings(texts=10**9, batch=50 if small else 1_000, seconds=seconds, **others)
 
 
 def audits(pair: ModelPair, seconds: float, small: bool) -> list[dict[str, Any]]:

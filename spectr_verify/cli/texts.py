@@ -10,7 +10,6 @@ from spectr_verify.cli.inputs import files_of, prompts_of, rule_of, seed_everyth
 from spectr_verify.cli.options import Called, DraftLength, Filtering, Json, Models, NumDrafts, TextSeed, grouped
 from spectr_verify.cli.output import console_for, keep, progress_line, write
 from spectr_verify.cli.status import STATUS_BROKEN, Biased, Interrupted
-from spectr_verify.errors import InputError
 
 
 @grouped
@@ -42,7 +41,9 @@ def mc(
         float | None,
         typer.Option(help="Seconds after which no further batch begins, for the rule and for every fault."),
     ] = None,
-    reference_dtype: Annotated[str, typer.Option(help="Number format of the independent call.")] = "float32",
+    reference_dtype: Annotated[
+        str, typer.Option(help="Number format of the independent call: float32 or float64.")
+    ] = "float32",
     alpha: Annotated[float, typer.Option(help="Probability at which each test rejects a lossless rule.")] = 1e-3,
     power: Annotated[bool, typer.Option("--power", help="Run planted faults too, which must be rejected.")] = False,
     seed: TextSeed = 0,
@@ -59,7 +60,6 @@ def mc(
     from spectr_verify.decoding import DTYPES, ModelError
     from spectr_verify.montecarlo import Reference, Settings, monte_carlo
     from spectr_verify.montecarlo import power as planted
-    from spectr_verify.montecarlo.run import POWER
     from spectr_verify.replay import Arguments, load_verifier
     from spectr_verify.report.montecarlo import monte_carlo_text, power_table
 
@@ -72,8 +72,6 @@ def mc(
         arguments=Arguments.parse(arg or []),
         temperature=filtering.temperature if calls is Called.step else 1.0,
     )
-    if power and filtering.temperature == 0:
-        raise InputError("at temperature 0 most planted faults write what they should; ask for --power at another one")
     if reference_dtype not in DTYPES:
         raise ModelError(f"the number format is {reference_dtype!r}; it must be one of {', '.join(DTYPES)}")
     console = console_for(json_file, soft_wrap=True)
@@ -84,18 +82,16 @@ def mc(
         pair = models.load()
         reference = Reference(pair, filters, getattr(torch, reference_dtype))
         asked = pair.encode(prompt or prompts_of(prompts))
+        faults = planted(pair, asked, settings, reference=reference, progress=progress) if power else iter(())
         report = monte_carlo(pair, subject, asked, settings, reference=reference, progress=progress)
-        interrupted = report.ended == "interrupted"
-        if power and not interrupted:
-            for fault, outcome in planted(pair, asked, settings, reference=reference, progress=progress):
-                found.append((fault, outcome))
-                interrupted = outcome.ended == "interrupted"
-                if interrupted:
-                    break
+        for fault, outcome in faults if report.ended != "interrupted" else ():
+            found.append((fault, outcome))
+            if outcome.ended == "interrupted":
+                break
     console.print(monte_carlo_text(report))
     if found:
         console.print("")
-        console.print(power_table(found, POWER))
+        console.print(power_table(found))
     content = report.to_json() | {
         "models": {"target": pair.names[0], "draft": pair.names[1], "dtype": models.dtype, "device": models.device},
         "calls": calls.value,
@@ -104,11 +100,11 @@ def mc(
         "power": [{"says": fault.says, **outcome.to_json()} for fault, outcome in found],
     }
     write(json_file, "mc", content)
-    if interrupted:
+    if "interrupted" in (report.ended, *(outcome.ended for _, outcome in found)):
         raise Interrupted
     if report.lossless_rejected or report.end_to_end_rejected:
         raise Biased
-    if any(outcome.log10_e < POWER for _, outcome in found):
+    if any(outcome.log10_e < outcome.settings["enough"] for _, outcome in found):
         raise SystemExit(STATUS_BROKEN)
 
 

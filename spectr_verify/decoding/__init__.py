@@ -2,8 +2,8 @@
 
 from spectr_verify.decoding.filters import Filters
 from spectr_verify.decoding.loop import BONUS, CORRECTION, Seconds, SeenRound, Texts, decode
-from spectr_verify.decoding.models import DTYPES, ModelError, ModelPair, load_pair
-from spectr_verify.decoding.source import Source, TextReader
+from spectr_verify.decoding.models import DTYPES, ModelPair, load_pair
+from spectr_verify.decoding.source import ModelError, Source, TextReader
 
 __all__ = [
     "BONUS",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from spectr_verify.decoding.source import ModelError
 from spectr_verify.errors import InputError
 
 EDGE = 1e-3
@@ -48,15 +49,12 @@ class Filters:
 
         A row with NaN or infinity among its logits (minus infinity excepted) is NaN.
         """
-        logits = logits if logits.dtype == torch.float64 else logits.to(torch.float32)
+        logits = _at_least_float32(logits)
         if self.temperature == 0:
             first = logits.argmax(dim=-1, keepdim=True)
             law = torch.zeros_like(logits).scatter_(-1, first, 1.0)
             return torch.where((logits.amax(dim=-1, keepdim=True)).isfinite(), law, torch.nan)
-        # Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere. One
-        # that the number format takes for zero or infinity would make NaN of them.
-        numbers = torch.finfo(logits.dtype)
-        scaled = (logits - logits.amax(dim=-1, keepdim=True)) / min(max(self.temperature, numbers.tiny), numbers.max)
+        scaled = self._scaled(logits)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             last = scaled.topk(self.top_k, dim=-1).values[..., -1:]
             scaled = scaled.masked_fill(scaled < last, -torch.inf)
@@ -69,15 +67,52 @@ class Filters:
             law = _kept(law, law >= self.min_p * law.amax(dim=-1, keepdim=True))
         return law
 
+    def law_of_model(self, logits: Tensor, name: str) -> Tensor:
+        """``law`` of what a model gives.
+
+        Raises:
+            ModelError: a row has none.
+        """
+        law = self.law(logits)
+        if bool(law.isnan().any()):
+            raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
+        return law
+
     def nearly_possible(self, logits: Tensor) -> Tensor:
-        """Tokens that the filters keep, or would keep were the logits rounded otherwise: bool [.., V]."""
+        """Tokens that the filters keep, or would keep were the logits [.., V] rounded otherwise: bool [.., V].
+
+        Top-p measures a token by what is likelier by more than rounding, as a share of the top k with all their ties.
+        """
+        logits = _at_least_float32(logits)
+        ties = logits >= logits.amax(dim=-1, keepdim=True) - EDGE
         if self.temperature == 0:
-            return logits >= logits.amax(dim=-1, keepdim=True) - EDGE
-        looser = replace(self, top_k=None, top_p=min(1.0, self.top_p + EDGE), min_p=self.min_p * (1 - EDGE))
-        possible = looser.law(logits) > 0
+            return ties
+        law = self._scaled(logits).softmax(dim=-1)
+        possible, whole = law > 0, law.sum(dim=-1, keepdim=True)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             possible &= logits >= logits.topk(self.top_k, dim=-1).values[..., -1:] - EDGE
-        return possible
+            whole = torch.where(possible, law, 0.0).sum(dim=-1, keepdim=True)
+        if self.top_p < 1:
+            ordered, order = logits.sort(dim=-1, descending=True)
+            likelier = torch.searchsorted(-ordered, -ordered - EDGE)  # how many are, of every token in this order
+            reached = law.gather(-1, order).cumsum(dim=-1, dtype=torch.float64)
+            before = torch.cat([torch.zeros_like(reached[..., :1]), reached], dim=-1).gather(-1, likelier)
+            possible &= torch.zeros_like(possible).scatter(-1, order, before < (self.top_p + EDGE) * whole)
+        possible &= law >= self.min_p * (1 - EDGE) * law.amax(dim=-1, keepdim=True)
+        return possible | ties
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """Logits over the temperature, the largest at 0.
+
+        Shifted first: a small temperature then sends the unlikely to minus infinity and the likeliest nowhere. One
+        that the number format takes for zero or infinity would make NaN of them.
+        """
+        numbers = torch.finfo(logits.dtype)
+        return (logits - logits.amax(dim=-1, keepdim=True)) / min(max(self.temperature, numbers.tiny), numbers.max)
+
+
+def _at_least_float32(logits: Tensor) -> Tensor:
+    return logits if logits.dtype == torch.float64 else logits.to(torch.float32)
 
 
 def _kept(law: Tensor, kept: Tensor) -> Tensor:

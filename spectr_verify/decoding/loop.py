@@ -12,7 +12,6 @@ from torch import Tensor
 
 from spectr_verify.chance import ChanceError, Sampled
 from spectr_verify.decoding.filters import Filters
-from spectr_verify.decoding.models import ModelError
 from spectr_verify.decoding.modified import ModifiedTargets
 from spectr_verify.decoding.source import Source, TextReader
 from spectr_verify.errors import InputError, said
@@ -241,13 +240,13 @@ class _Loop:
         """
         A, K = len(batch.active), self.K
         logits = self.draft.read(batch.unread(self.draft.length))
-        law = self._law(logits, self.pair.names[1])[:, None, 0].expand(-1, K, -1)
+        law = self.filters.law_of_model(logits, self.pair.names[1])[:, None, 0].expand(-1, K, -1)
         every = torch.arange(A, device=law.device).repeat_interleave(K)
         self.draft.keep(every, self.draft.length[every])
         laws, tokens = [law], [self._drawn(law)]
         for _ in range(length - 1 if self.watch is None else length):
             logits = self.draft.read(tokens[-1].reshape(A * K, 1))
-            laws.append(self._law(logits, self.pair.names[1])[:, 0].unflatten(0, (A, K)))
+            laws.append(self.filters.law_of_model(logits, self.pair.names[1])[:, 0].unflatten(0, (A, K)))
             laws[-1] = _shared(laws[-1], torch.stack(tokens, dim=2))
             if len(tokens) < length:
                 tokens.append(self._drawn(laws[-1]))
@@ -260,14 +259,8 @@ class _Loop:
         last = batch.unread(self.target.length)[every]
         self.target.keep(every, self.target.length[every])
         logits = self.target.read(torch.cat([last, drafts.reshape(A * K, L)], dim=1), last=L + 1)
-        laws = self._law(logits, self.pair.names[0]).unflatten(0, (A, K))
+        laws = self.filters.law_of_model(logits, self.pair.names[0]).unflatten(0, (A, K))
         return torch.stack([_shared(laws[:, :, i], drafts[:, :, :i]) for i in range(L + 1)], dim=2)
-
-    def _law(self, logits: Tensor, name: str) -> Tensor:
-        law = self.filters.law(logits)
-        if bool(law.isnan().any()):
-            raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
-        return law
 
     def _drawn(self, law: Tensor) -> Tensor:
         """A token from each of the laws [A, K, V]: int64 [A, K]."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from spectr_verify.decoding.source import TextReader
-from spectr_verify.errors import InputError, said
+from spectr_verify.decoding.reader import Reader, check_reading
+from spectr_verify.decoding.source import ModelError, TextReader
+from spectr_verify.errors import said
 from toy_models.trained import trained_pair
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16")}
@@ -21,10 +22,6 @@ UNLIMITED = 1 << 30
 
 SMOLLM2 = "smollm2"
 """The name of the pair that the extra of this name brings."""
-
-
-class ModelError(InputError):
-    """Models that cannot be decoded with: the message names the model and what is wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +64,8 @@ class ModelPair:
         Raises:
             ModelError: a model takes no cache.
         """
-        from spectr_verify.decoding import reader  # which imports this module
-
         target, draft = (
-            reader.Reader(model, self.vocab, rows, name)
+            Reader(model, self.vocab, rows, name)
             for model, name in zip((self.target, self.draft), self.names, strict=True)
         )
         return target, draft
@@ -132,8 +127,6 @@ def load_pair(
     large, small = (_model(folder, dtype, place) for folder in folders)
     names = ("trained target", "trained draft") if target is None else folders
     pair = pair_of(large, small, tokenizer, names=names)
-    from spectr_verify.decoding.reader import check_reading
-
     for model, name in zip((large, small), names, strict=True):
         check_reading(model, pair.vocab, pair.limit, name)
     return pair

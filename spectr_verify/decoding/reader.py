@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectr_verify.decoding.models import ModelError
+from spectr_verify.decoding.source import ModelError
 from spectr_verify.errors import said
 
 

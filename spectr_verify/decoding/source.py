@@ -7,6 +7,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from spectr_verify.errors import InputError
+
+
+class ModelError(InputError):
+    """Models that cannot be decoded with: the message names the model and what is wrong."""
+
 
 class TextReader(Protocol):
     """One model and what it has read of R texts."""

@@ -66,6 +66,7 @@ class AcceptedRounds:
         counts = self._compared(starts, texts.drafted.cpu() == L, L, log_p.shape[1])
         place = starts.clamp(0, log_p.shape[1] - L)[..., None] + torch.arange(L)
         row = torch.arange(len(starts))[:, None, None]
+        counts &= (log_q[row, place] > -torch.inf).all(dim=-1)
         should = self._accepts(log_p[row, place], log_q[row, place], self.drafts).sum(dim=-1)[counts]
         reached = accepted[counts].to(torch.float64)
         difference = reached - should
@@ -90,9 +91,9 @@ class AcceptedRounds:
         return counts
 
     def compare(self) -> AcceptedLength | None:
-        """The comparison; ``None`` of no round, and of texts with impossible tokens."""
+        """The comparison; ``None`` of no round. Rounds with impossible tokens, which have no closed form, are none."""
         measured, expected, squares, rounds = self._sums.tolist()
-        if rounds == 0 or not math.isfinite(expected):
+        if rounds == 0:
             return None
         log_e = float(self._log_e.logsumexp(dim=0)) - math.log(len(self._log_e))
         error = math.sqrt(squares) / rounds

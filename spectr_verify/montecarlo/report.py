@@ -22,9 +22,11 @@ class EndToEnd:
         numerical: mean total-variation distance of the two calls' laws of the next token, as the texts show it;
             ``None`` of a step, whose own call is not known.
         dtype: number format of the independent call.
-        judged: whether the models that decoded compute in float32 or more. Where they do not, in bfloat16 say, enough
+        judged: whether the models that decoded compute in float32 or finer. Where they do not, in bfloat16 say, enough
             texts always show it, and nothing is rejected for that.
         edge: tokens of probability zero that a filter would keep, were the numbers rounded otherwise: nobody's fault.
+        accepted: the accepted length against what the independent call's laws give; ``None`` where there is no round to
+            compare.
     """
 
     log10_e: float
@@ -34,6 +36,7 @@ class EndToEnd:
     dtype: str
     judged: bool
     edge: int
+    accepted: AcceptedLength | None
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,13 @@ class MonteCarloReport:
             after an impossible token, and where the texts are no mixture of the target and the draft.
         end_to_end: the same against an independent call.
         first_token: the test of first tokens, against the laws that the rule saw.
-        accepted: the accepted length against a closed form or a bound of the independent calls' laws, so it is part of
-            the test from end to end; ``None`` where no round can be compared, and of texts with impossible tokens.
+        accepted: the accepted length against a closed form or a bound, by the laws that the rule saw; ``None`` where
+            there is no round to compare.
         texts, tokens, rounds: how much was decoded.
         block_efficiency: tokens a round.
         acceptance_rate: share of the drafted positions that were accepted; ``None`` of a step.
-        seconds: time in the draft model, in the target and in the rule.
+        seconds: time in the draft model, which makes one step more a round than decoding needs, for the tests; in the
+            target; and in the rule.
         scoring: seconds of the independent call and the tests.
         ended: why the run ended: "texts", "e-value", "seconds" or "interrupted".
         settings: what was asked for.
@@ -98,6 +102,8 @@ class MonteCarloReport:
             found.append(f"the text does not follow the target; the best alternative: {self.worst_alternative}")
         if self.first_token is not None and self.first_token.p <= self.alpha:
             found.append("the counts of first tokens do not fit the target's law")
+        if self.accepted is not None and not self.accepted.exact and exceeds(self.accepted, self.alpha):
+            found.append("it accepts more than any lossless rule can")
         return found
 
     @property
@@ -112,9 +118,10 @@ class MonteCarloReport:
             found.append(
                 f"the text does not follow an independent call's laws; the best alternative: {end.worst_alternative}"
             )
-        if self.accepted is not None and exceeds(self.accepted, self.alpha):
+        if end.accepted is not None and exceeds(end.accepted, self.alpha):
             differs = "the accepted length is not that of the rule's closed form"
-            found.append(differs if self.accepted.exact else "it accepts more than any lossless rule can")
+            more = "it accepts more than any lossless rule can by an independent call's laws"
+            found.append(differs if end.accepted.exact else more)
         return found
 
     @property
@@ -135,7 +142,6 @@ class MonteCarloReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report in the schema ``spectr-verify/mc/1``; an infinite e-value is null, with ``impossible`` above 0."""
-        first, accepted = self.first_token, self.accepted
         return {
             "rule": self.rule,
             "lossless_rejected": self.lossless_rejected,
@@ -156,9 +162,10 @@ class MonteCarloReport:
                 "dtype": self.end_to_end.dtype,
                 "judged": self.end_to_end.judged,
                 "edge": self.end_to_end.edge,
+                "accepted_length": _values(self.end_to_end.accepted),
             },
-            "first_token": None if first is None else vars(first),
-            "accepted_length": None if accepted is None else vars(accepted),
+            "first_token": _values(self.first_token),
+            "accepted_length": _values(self.accepted),
             "texts": self.texts,
             "tokens": self.tokens,
             "rounds": self.rounds,
@@ -169,6 +176,10 @@ class MonteCarloReport:
             "ended": self.ended,
             "settings": self.settings,
         }
+
+
+def _values(found: FirstToken | AcceptedLength | None) -> dict[str, Any] | None:
+    return None if found is None else vars(found)
 
 
 def _finite(value: float) -> float | None:

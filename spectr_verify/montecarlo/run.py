@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,14 @@ from spectr_verify.montecarlo.faults import DRAFTS, FAULTS, LENGTH, PlantedFault
 from spectr_verify.montecarlo.first_token import first_token_test
 from spectr_verify.montecarlo.learned import Alternatives
 from spectr_verify.montecarlo.report import EndToEnd, MonteCarloReport
-from spectr_verify.montecarlo.score import Reference, Scored
+from spectr_verify.montecarlo.score import Reference, Scored, full_precision, short
 from spectr_verify.montecarlo.steps import write_by_steps
 from spectr_verify.replay import Verifier
 from spectr_verify.replay.probabilities import Drawn
 from spectr_verify.rules import Rule
+
+DRAFTS_FOR_CODE = 0x5EED
+"""Sets the drafts that anybody's code is given apart from what that code draws, where one number seeds both."""
 
 POWER = 6.0
 """The decimal logarithm of the e-value at which a planted fault counts as rejected."""
@@ -70,9 +73,9 @@ class Settings:
                 raise InputError(f"{name} is {count}; it must be at least 1")
         if not 0 <= self.seed < 1 << 63:
             raise InputError(f"seed is {self.seed}; it must be a whole number from 0 on, below 2^63")
-        if self.seconds is not None and not (self.seconds > 0 and isfinite(self.seconds)):
+        if self.seconds is not None and not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise InputError(f"seconds is {self.seconds}; it must be a number above 0, or left out")
-        if self.enough is not None and not isfinite(self.enough):
+        if self.enough is not None and not math.isfinite(self.enough):
             raise InputError(f"enough is {self.enough}; it must be a number")
 
     def to_json(self) -> dict[str, Any]:
@@ -101,14 +104,14 @@ def monte_carlo(
         pair: the models.
         rule: what is tested. A function that is called "probabilities" or "step" runs as it is, text after text, and
             draws from generators of its own: seed them. What a step took for the target's laws is not known, so its
-            text is tested against the independent call alone.
+            text is tested against the independent call alone, by models in float32 or finer.
         prompts: token ids of prompts, taken in turn.
         settings: what to decode and when to stop.
         reference: both models for the independent call; by default those of ``pair`` in float32.
         progress: called with a line after every batch.
 
     Raises:
-        InputError: what cannot be decoded, see ``decode``.
+        InputError: what cannot be decoded, see ``decode``; a step on coarser models.
     """
     settings = settings or Settings()
     reference = reference or Reference(pair, settings.filters)
@@ -119,7 +122,7 @@ def monte_carlo(
             run.decode(batch)
             log10_e = run.own.log10_e
             progress(f"{rule.name}: {run.texts:,} of {settings.texts:,} texts, log10 e = {log10_e:.2f}")
-            if log10_e >= (settings.enough if settings.enough is not None else -np.log10(settings.alpha)):
+            if log10_e >= (settings.enough if settings.enough is not None else -math.log10(settings.alpha)):
                 ended = "e-value"
                 break
             if settings.seconds is not None and time.monotonic() - started > settings.seconds:
@@ -138,7 +141,7 @@ def power(
     reference: Reference | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[PlantedFault, MonteCarloReport]]:
-    """Run every planted fault, each until it is rejected with log10 e of ``POWER`` or more.
+    """Run every planted fault as it is asked for, each until it is rejected with log10 e of ``POWER`` or more.
 
     K and L are those that all of them are faults at, the other settings as given.
 
@@ -149,9 +152,12 @@ def power(
         raise InputError("at temperature 0 most planted faults write what they should; ask for power at another one")
     reference = reference or Reference(pair, settings.filters)
     tokens = max(settings.tokens, LENGTH)
-    hunted = replace(settings, drafts=DRAFTS, length=LENGTH, tokens=tokens, enough=POWER)
-    for fault in FAULTS:
-        yield fault, monte_carlo(pair, fault.rule, prompts, hunted, reference=reference, progress=progress)
+    enough = max(POWER, -math.log10(settings.alpha))
+    hunted = replace(settings, drafts=DRAFTS, length=LENGTH, tokens=tokens, enough=enough)
+    return (
+        (fault, monte_carlo(pair, fault.rule, prompts, hunted, reference=reference, progress=progress))
+        for fault in FAULTS
+    )
 
 
 def _batches(prompts: Sequence[Sequence[int]], settings: Settings) -> Iterator[list[tuple[int, Sequence[int]]]]:
@@ -170,6 +176,7 @@ class _Watcher:
         log_ratios: float64 [B, N, J], of every alternative.
         log_draft: float64 [B, N], log-probability of every token under the draft.
         first: [B, V], the target's laws of the first token.
+        seconds: what all this took.
     """
 
     def __init__(self, texts: int, tokens: int, alternatives: Alternatives, device: torch.device) -> None:
@@ -177,14 +184,17 @@ class _Watcher:
         self.log_ratios = torch.zeros(texts, tokens, len(alternatives.names), dtype=torch.float64, device=device)
         self.log_draft = torch.zeros(texts, tokens, dtype=torch.float64, device=device)
         self.first: Tensor | None = None
+        self.seconds = 0.0
 
     def __call__(self, seen: SeenRound) -> None:
+        started = time.perf_counter()
         if self.first is None:
             self.first = seen.target_probs[:, 0].clone()
         text = seen.texts[:, None].expand_as(seen.place)[seen.written], seen.place[seen.written]
         tokens, draft = seen.tokens[seen.written], seen.draft_probs[seen.written]
         self.log_ratios[text] = self.alternatives(seen.target_probs[seen.written], draft, tokens)
         self.log_draft[text] = draft.gather(1, tokens[:, None])[:, 0].to(torch.float64).log()
+        self.seconds += time.perf_counter() - started
 
 
 class _Run:
@@ -193,17 +203,27 @@ class _Run:
     def __init__(self, pair: ModelPair, subject: Subject, settings: Settings, reference: Reference) -> None:
         self.pair, self.settings, self.reference = pair, settings, reference
         self.step = subject if isinstance(subject, Verifier) and subject.calls == "step" else None
-        if self.step is not None:  # it holds the models, may change them, and the reference must not follow
-            self.reference = reference.apart()
+        self.full_precision = all(full_precision(model.dtype) for model in (pair.target, pair.draft))
+        if self.step is not None:
+            if not self.full_precision:
+                raise InputError(
+                    f"{subject.name} is a step, and the models run in {short(pair.target.dtype)}: its text would be "
+                    "told from that of an independent call by the rounding alone; load the models in float32"
+                )
+            self.reference = reference.apart()  # a step holds the models and may change them
         self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
-        self.generator = torch.Generator(device=pair.device).manual_seed(settings.seed)
+        seed = settings.seed
+        if isinstance(subject, Verifier):
+            seed = int(np.random.SeedSequence([DRAFTS_FOR_CODE, seed]).generate_state(1)[0])
+        self.generator = torch.Generator(device=pair.device).manual_seed(seed)
         self.alternatives, self.end_to_end = (Alternatives(pair.vocab, pair.device) for _ in range(2))
         self.own, self.independent = (Evidence(Alternatives.names) for _ in range(2))
-        self.accepted_rounds = AcceptedRounds(self.rule, settings.drafts)
+        self.accepted_length, self.accepted_end_to_end = (AcceptedRounds(self.rule, settings.drafts) for _ in range(2))
         self.seconds, self.scoring = Seconds(), 0.0
         self.texts = self.rounds = self.accepted = self.drafted = self.edge = 0
         self.numerical = 0.0
         self.first: dict[int, tuple[NDArray[np.floating], NDArray[np.int64]]] = {}
+        self.at_an_edge: set[int] = set()
 
     def decode(self, batch: list[tuple[int, Sequence[int]]]) -> None:
         """Decode and count one batch of texts."""
@@ -212,10 +232,13 @@ class _Run:
         started = time.perf_counter()
         scored, prompts = self.reference.score(texts, self.end_to_end), [number for number, _ in batch]
         self._count(texts, scored, watcher)
+        if self.step is not None:
+            at_an_edge = scored.edge[:, 0].tolist()
+            self.at_an_edge.update(number for number, edge in zip(prompts, at_an_edge, strict=True) if edge)
         self._count_first(texts, scored.first if watcher.first is None else watcher.first, prompts)
         self.alternatives.learn()
         self.end_to_end.learn()
-        self.scoring += time.perf_counter() - started
+        self.scoring += watcher.seconds + time.perf_counter() - started
 
     def _texts(self, prompts: list[Sequence[int]], watcher: _Watcher) -> Texts:
         settings = self.settings
@@ -254,7 +277,8 @@ class _Run:
             self.own.add(watcher.log_ratios.flatten(0, 1) + own[:, None], own, watcher.log_draft.flatten())
             # The mean of (1 - q/q')+ over tokens from q' is the total-variation distance of q from q'.
             self.numerical += float((1 - (log_q - own).exp())[own > -torch.inf].clamp(min=0.0).sum())
-            self.accepted_rounds.add(texts, scored.log_draft, scored.log_target)
+            self.accepted_length.add(texts, watcher.log_draft, texts.target_probs.log())
+            self.accepted_end_to_end.add(texts, scored.log_draft, scored.log_target)
         else:  # what a step took for the laws is not known, and it drafts as it likes
             self.own.add((ratios + log_q[:, None])[clear], log_q[clear], log_p[clear])
         self.texts += len(texts.prompts)
@@ -275,10 +299,11 @@ class _Run:
     def report(self, ended: str) -> MonteCarloReport:
         """What was found so far."""
         settings, started = self.settings, time.perf_counter()
-        laws, counts = (list(column) for column in zip(*self.first.values(), strict=True)) if self.first else ([], [])
+        # After a prompt where rounding decided what a step may write, its counts do not fit the independent call's law.
+        compared = [first for number, first in self.first.items() if number not in self.at_an_edge]
+        laws, counts = (list(column) for column in zip(*compared, strict=True)) if compared else ([], [])
         means = [law / count.sum() for law, count in zip(laws, counts, strict=True)]
         first = first_token_test(means, counts, seed=settings.seed) if laws else None
-        dtype = str(next(self.reference.target.parameters()).dtype).removeprefix("torch.")
         return MonteCarloReport(
             rule=self.rule.name,
             alpha=settings.alpha,
@@ -292,12 +317,13 @@ class _Run:
                 self.independent.worst_alternative,
                 self.independent.impossible,
                 self.numerical / max(self.own.tokens, 1) if self.step is None else None,
-                dtype,
-                torch.finfo(self.pair.target.dtype).eps <= torch.finfo(torch.float32).eps,
+                short(self.reference.target.dtype),
+                self.full_precision,
                 self.edge,
+                self.accepted_end_to_end.compare(),
             ),
             first_token=first,
-            accepted=self.accepted_rounds.compare(),
+            accepted=self.accepted_length.compare(),
             texts=self.texts,
             tokens=self.own.tokens,
             rounds=self.rounds,

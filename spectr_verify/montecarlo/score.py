@@ -42,7 +42,13 @@ class Reference:
     """Both models in full precision, read from the beginning of a text to its end."""
 
     def __init__(self, pair: ModelPair, filters: Filters, dtype: torch.dtype = torch.float32) -> None:
-        """Copies of the pair's models in ``dtype``, where they are not in it already."""
+        """Copies of the pair's models in ``dtype``, where they are not in it already.
+
+        Raises:
+            ModelError: ``dtype`` is coarser than float32, and no standard for anything.
+        """
+        if not full_precision(dtype):
+            raise ModelError(f"the independent call cannot compute in {short(dtype)}: its laws are taken for the truth")
         self.pair, self.filters = pair, filters
         self.target, self.draft = (_in_format(model, dtype) for model in (pair.target, pair.draft))
 
@@ -68,8 +74,8 @@ class Reference:
         tokens, prompts = texts.tokens[rows], texts.prompts[rows]
         B, N = tokens.shape
         logits = self._logits(self.target, prompts, tokens)
-        q = self._law(logits, self.pair.names[0])
-        p = self._law(self._logits(self.draft, prompts, tokens), self.pair.names[1])
+        q = self.filters.law_of_model(logits, self.pair.names[0])
+        p = self.filters.law_of_model(self._logits(self.draft, prompts, tokens), self.pair.names[1])
         place = tokens[..., None]
         log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
         ratios = alternatives(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
@@ -96,11 +102,15 @@ class Reference:
             found: Tensor = logits[row, place - 1]
         return found
 
-    def _law(self, logits: Tensor, name: str) -> Tensor:
-        laws = self.filters.law(logits)
-        if bool(laws.isnan().any()):
-            raise ModelError(f"{name} gives logits that are not finite numbers; no law follows from them")
-        return laws
+
+def full_precision(dtype: torch.dtype) -> bool:
+    """Whether a number format is float32 or finer. Coarser ones give laws that enough texts can always tell apart."""
+    return torch.finfo(dtype).eps <= torch.finfo(torch.float32).eps
+
+
+def short(dtype: torch.dtype) -> str:
+    """A number format's name without "torch."."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _in_format(model: Any, dtype: torch.dtype) -> Any:

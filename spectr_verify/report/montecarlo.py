@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -13,7 +12,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from spectr_verify.decoding import Texts
-    from spectr_verify.montecarlo import AcceptedLength, EndToEnd, MonteCarloReport, PlantedFault, Settings
+    from spectr_verify.montecarlo import AcceptedLength, EndToEnd, MonteCarloReport, PlantedFault
 
 DRAFT_COLOURS = ("green", "cyan", "blue", "magenta", "bright_green", "bright_cyan", "bright_blue", "bright_magenta")
 CORRECTION_STYLE = "bold red"
@@ -36,7 +35,10 @@ def _verdict(report: MonteCarloReport) -> Text:
     found = "no fault found" if share is not None and share <= WEAK else "no fault found, and hardly any could be"
     words = "NOT lossless" if report.lossless_rejected else found if report.texts else "nothing judged"
     if rejected and not report.lossless_rejected:
+        end = report.end_to_end
         words = "the text follows the laws that the rule is told, and those are not the models' own"
+        if not end.impossible and end.log10_e < report.threshold:
+            words = "the text follows the target, but the accepted length is not what the models' own laws give"
     asked = report.settings
     sizes = f"K = {asked['drafts']}, L = {asked['length']}, temperature {asked['filters']['temperature']:g}"
     how = {"e-value": "the evidence was enough", "texts": "all texts written", "seconds": "time was up"}
@@ -63,6 +65,8 @@ def _evidence(report: MonteCarloReport) -> Table:
         table.add_row("first token", f"p = {first.p:.4f}, {first.draws:,} draws, prompts: {first.prompts}")
     if report.accepted is not None:
         table.add_row("accepted", _accepted(report.accepted))
+    if end.judged and end.accepted is not None and end.accepted.log10_e >= report.threshold:
+        table.add_row("", f"{_accepted(end.accepted)} of the {end.dtype} call")
     seconds = report.seconds
     efficiency = f"{report.block_efficiency:.3f} tokens a round"
     if report.acceptance_rate is not None:
@@ -81,7 +85,8 @@ def _still_possible(report: MonteCarloReport) -> str:
     if share is None:
         return "no share of the draft in the target's text explains the texts"
     weak = "; these models and texts can hardly show a fault" if share > WEAK else ""
-    return f"at most {share:.2%} of the output comes from the draft instead (confidence {1 - report.alpha:.1%}){weak}"
+    confidence = f"confidence {100 * (1 - report.alpha):.10g}%"
+    return f"at most {share:.2%} of the output comes from the draft instead ({confidence}){weak}"
 
 
 def _end_to_end(end: EndToEnd) -> str:
@@ -107,42 +112,10 @@ def _number(log10_e: float) -> str:
     return "infinite" if math.isinf(log10_e) else f"{log10_e:.2f}"
 
 
-def command(
-    rule: str, settings: Settings, *, prompts: Sequence[str] = (), device: str = "cpu", dtype: str = "float32"
-) -> list[str]:
-    """The words of the command that runs a rule on the shipped pair with these settings.
-
-    Args:
-        rule: by which the command finds the rule.
-        settings: all of them.
-        prompts: instead of the built-in ones.
-        device, dtype: where and in which number format the models run.
-    """
-    filters = settings.filters
-    options = {
-        "rule": rule,
-        "drafts": settings.drafts,
-        "length": settings.length,
-        "tokens": settings.tokens,
-        "texts": settings.texts,
-        "batch": settings.batch,
-        "seconds": settings.seconds,
-        "alpha": settings.alpha,
-        "seed": settings.seed,
-        "temperature": filters.temperature,
-        "top-k": filters.top_k,
-        "top-p": filters.top_p,
-        "min-p": filters.min_p,
-        "device": device,
-        "dtype": dtype,
-    }
-    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    return ["spectr-verify", "mc", *words, *(f"--prompt={prompt}" for prompt in prompts)]
-
-
-def power_table(found: list[tuple[PlantedFault, MonteCarloReport]], needed: float) -> Table:
+def power_table(found: list[tuple[PlantedFault, MonteCarloReport]]) -> Table:
     """Planted faults, and how soon each was rejected."""
     asked = found[0][1].settings
+    needed = asked["enough"]
     title = f"planted faults at K = {asked['drafts']}, L = {asked['length']}: rejected from log10 e = {needed:g} on"
     table = Table(box=SIMPLE_HEAD, title=title, title_style="bold", title_justify="left", show_edge=False)
     for column in ("fault", "verdict", "log10 e", "tokens", "what is wrong"):

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from spectr_verify.montecarlo import FAULTS
 from spectr_verify.rounds import check_round
 from spectr_verify.rules import RULES
 
@@ -80,6 +81,45 @@ def test_level_bounds_are_estimated_in_small(
     heading, *rows = capsys.readouterr().out.splitlines()
     assert "level, 16" in heading
     assert [float(row.split()[0]) for row in rows] == [0.9, 0.6]
+
+
+def test_false_alarms_are_counted_and_go_on_from_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    words = ["--texts", "6", "--prompt-tokens", "4", "--rule", "token", "--rule", "block", "--log", str(log)]
+    false_alarms = script("false_alarms")
+    for seeds, runs in (("0-1", 4), ("0-2", 6)):
+        before = log.read_text() if log.exists() else ""
+        monkeypatch.setattr(sys, "argv", ["false_alarms", *words, "--seeds", seeds])
+        false_alarms.main()
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        assert log.read_text().startswith(before)
+        assert sorted((row["rule"], row["seed"]) for row in rows) == sorted(
+            (rule, seed) for rule in ("token", "block") for seed in range(runs // 2)
+        )
+        for line in capsys.readouterr().out.splitlines()[2:]:
+            assert f" of {runs // 2} " in line
+    assert not any(row["rejected"] for row in rows)
+    assert {row["tokens"] for row in rows} == {6 * 24}
+
+
+@pytest.mark.slow
+def test_what_a_gpu_is_asked_runs_in_small_on_the_cpu(
+    verify_cost: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "verify_cost", verify_cost)
+    out = tmp_path / "gpu.json"
+    monkeypatch.setattr(sys, "argv", ["gpu", "--device", "cpu", "--small", "--json", str(out)])
+    script("gpu").main()
+    found = json.loads(out.read_text())
+    assert {"machine", "verification", "float32", "bfloat16", "power"} <= found.keys()
+    for dtype in ("float32", "bfloat16"):
+        assert [row["rule"] for row in found[dtype]] == list(RULES)
+        for row in found[dtype]:
+            assert not (row["lossless"] and row["lossless_rejected"]), row["rule"]
+            assert row["block_efficiency"] >= 1
+    assert [row["rule"] for row in found["power"]] == [fault.rule.name for fault in FAULTS]
 
 
 @pytest.mark.parametrize("asked", [["--rules", "nonsense"], ["--drafts", "0"], ["--length", "x"]])

@@ -164,7 +164,7 @@ def test_planted_faults_that_are_missed_have_a_status(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_planted_faults_that_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only one that needs few texts: all of them, with the budget that they need, are the real pair's tests."""
+    """Only one that needs few texts; tests/montecarlo/test_real_pair.py has all of them, with the default budget."""
     strong = [fault for fault in FAULTS if fault.rule.name == "longest-of-the-blocks"]
     monkeypatch.setattr("spectr_verify.montecarlo.run.FAULTS", strong)
     status, said = run("mc", "--rule", "token", *ENOUGH, "--power")

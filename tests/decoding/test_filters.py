@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis
@@ -19,6 +20,7 @@ from transformers import (
 )
 
 from spectr_verify.decoding import Filters
+from spectr_verify.decoding.filters import EDGE
 from spectr_verify.errors import InputError
 
 INF, NAN = float("inf"), float("nan")
@@ -144,6 +146,58 @@ EVERY_FILTER = [
     Filters(min_p=0.5),
     Filters(0.5, 2, 0.9, 0.1),
 ]
+
+
+NEAR_FILTERS = st.builds(
+    Filters,
+    temperature=st.floats(0.3, 5),
+    top_k=st.none() | st.integers(1, 8),
+    top_p=st.one_of(st.just(1.0), st.floats(0.01, 0.99)),
+    min_p=st.one_of(st.just(0.0), st.floats(0.01, 1.0)),
+)
+# Whole numbers tie, and their sums with fractions of EDGE nearly do.
+NEAR_LOGITS = st.lists(
+    st.builds(lambda whole, part: whole + part * EDGE, st.integers(-6, 6), st.sampled_from([0, 0.05, -0.05, 0.5, 3])),
+    min_size=1,
+    max_size=10,
+).map(lambda found: torch.tensor(found, dtype=torch.float64))
+
+
+@hypothesis.given(logits=NEAR_LOGITS, filters=NEAR_FILTERS, data=st.data())
+def test_what_rounding_makes_possible_is_nearly_possible(logits: Tensor, filters: Filters, data: st.DataObject) -> None:
+    moves = st.lists(st.sampled_from([-0.1, 0.0, 0.1]), min_size=len(logits), max_size=len(logits))
+    moved = logits + EDGE * torch.tensor(data.draw(moves), dtype=torch.float64)
+    nearly = filters.nearly_possible(logits)
+    assert bool((nearly | (filters.law(logits) == 0)).all())
+    assert bool((nearly | (filters.law(moved) == 0)).all())
+
+
+@hypothesis.given(logits=NEAR_LOGITS, filters=NEAR_FILTERS, where=st.integers(0, 9))
+def test_what_is_nearly_possible_is_possible_a_little_further(logits: Tensor, filters: Filters, where: int) -> None:
+    """Nothing is excused that is not at an edge, whatever filters stand together."""
+    token = where % len(logits)
+    assume(bool(filters.nearly_possible(logits)[token]))
+    moved = logits.clone()
+    if filters.top_k is not None and filters.top_k < len(logits):
+        last = logits.topk(filters.top_k).values[-1]
+        moved[(logits - last).abs() <= EDGE] = last  # all of them are kept then
+    moved[token] += 2 * EDGE
+    looser = replace(filters, top_p=min(1.0, filters.top_p + 20 * EDGE), min_p=filters.min_p * (1 - 20 * EDGE))
+    assert float(looser.law(moved)[token]) > 0
+
+
+def test_top_p_measures_within_the_top_k_what_is_nearly_possible() -> None:
+    """Of the whole law the fifth token has 0.65 before it, but of the five likeliest 0.93."""
+    laws = torch.tensor([0.3, 0.15, 0.12, 0.08, 0.05, *[0.03] * 10], dtype=torch.float64)
+    nearly = Filters(top_k=5, top_p=0.7).nearly_possible(laws.log())
+    assert nearly.tolist() == [True, True, True, *[False] * 12]
+
+
+@pytest.mark.parametrize("filters", EVERY_FILTER, ids=str)
+def test_what_underflows_is_not_nearly_possible(filters: Filters) -> None:
+    """A filter's edge is no excuse for what has no probability to begin with."""
+    logits = torch.tensor([0.0, -1.0, -200.0, -INF])
+    assert filters.nearly_possible(logits)[2:].tolist() == [False, False]
 
 
 @pytest.mark.parametrize("filters", EVERY_FILTER, ids=str)

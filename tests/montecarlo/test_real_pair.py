@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
@@ -20,8 +21,8 @@ from typer.testing import CliRunner
 from spectr_verify.cli import app
 from spectr_verify.cli.status import Biased
 from spectr_verify.decoding import Filters, load_pair
-from spectr_verify.montecarlo import FAULTS, Settings, monte_carlo
-from spectr_verify.report.montecarlo import command
+from spectr_verify.montecarlo import FAULTS, Settings, monte_carlo, power
+from spectr_verify.montecarlo.run import POWER
 from spectr_verify.rules import RULES, Rule
 from toy_models.prompts import prompt_sets, prompts
 
@@ -58,6 +59,39 @@ SETTINGS = st.builds(
 PROMPTS = st.sampled_from(prompt_sets()).flatmap(lambda name: st.sampled_from(prompts(name)))
 
 
+def command(
+    rule: str, settings: Settings, *, prompts: Sequence[str] = (), device: str = "cpu", dtype: str = "float32"
+) -> list[str]:
+    """The words of the command that runs a rule on the shipped pair with these settings.
+
+    Args:
+        rule: by which the command finds the rule.
+        settings: all of them.
+        prompts: instead of the built-in ones.
+        device, dtype: where and in which number format the models run.
+    """
+    filters = settings.filters
+    options = {
+        "rule": rule,
+        "drafts": settings.drafts,
+        "length": settings.length,
+        "tokens": settings.tokens,
+        "texts": settings.texts,
+        "batch": settings.batch,
+        "seconds": settings.seconds,
+        "alpha": settings.alpha,
+        "seed": settings.seed,
+        "temperature": filters.temperature,
+        "top-k": filters.top_k,
+        "top-p": filters.top_p,
+        "min-p": filters.min_p,
+        "device": device,
+        "dtype": dtype,
+    }
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return ["spectr-verify", "mc", *words, *(f"--prompt={prompt}" for prompt in prompts)]
+
+
 class Suite:
     """Runs of one rule or more, and what all of them together say: e-values of independent texts multiply."""
 
@@ -70,10 +104,11 @@ class Suite:
         report = monte_carlo(self.pair, rule, self.pair.encode([prompt]), settings)
         found = torch.tensor(list(report.by_alternative.values()))
         self.evidence[name] = self.evidence.get(name, 0) + found
-        if not (report.impossible or report.log10_e >= report.threshold):
+        wrong = [*report.reasons, *report.end_to_end_reasons]
+        if not wrong:
             return None
         shown = command(name, settings, prompts=[prompt], device=self.device, dtype=self.dtype)
-        return f"{'; '.join(report.reasons)}\nTo reproduce it:\n  {shlex.join(shown)}"
+        return f"{'; '.join(wrong)}\nTo reproduce it:\n  {shlex.join(shown)}"
 
     def log10_e(self, name: str) -> float:
         """Of all runs of a rule together."""
@@ -111,6 +146,34 @@ def test_the_suite_has_the_power_to_fail(name: str) -> None:
     except AssertionError:
         return
     assert suite.log10_e(name) >= -math.log10(ALPHA)
+
+
+def test_the_suite_sees_a_fault_of_the_cache() -> None:
+    """The rule is told its laws and follows them; only the independent call tells that they are wrong."""
+
+    def wrong_behind_a_cache(module: Any, given: Any, named: dict[str, Any], found: Any) -> Any:
+        if "attention_mask" in named and named["attention_mask"].shape[1] > named["input_ids"].shape[1]:
+            found.logits = found.logits * 1.3
+        return found
+
+    suite = Suite("cpu", "float32")
+    hook = suite.pair.target.register_forward_hook(wrong_behind_a_cache, with_kwargs=True)
+    settings = Settings(drafts=1, length=3, tokens=12, texts=300, batch=300, alpha=ALPHA)
+    wrong = suite.fault(RULES["block"], "block", prompts("code")[0], settings)
+    hook.remove()
+    assert wrong is not None
+    assert "independent call's laws" in wrong
+
+
+@pytest.mark.slow
+def test_every_planted_fault_is_rejected_with_the_default_budget() -> None:
+    pair = load_pair()
+    found = list(power(pair, pair.encode(prompts("code")), Settings()))
+    assert [fault for fault, _ in found] == list(FAULTS)
+    for fault, report in found:
+        assert report.log10_e >= POWER, fault.rule.name
+        assert report.lossless_rejected
+        assert report.tokens <= Settings.texts * Settings.tokens
 
 
 @pytest.mark.slow

@@ -410,6 +410,10 @@ def test_a_draft_of_other_weights_shows_in_the_accepted_length_alone() -> None:
     assert report.end_to_end.log10_e < report.threshold
     assert report.end_to_end_reasons == ["the accepted length is not that of the rule's closed form"]
     assert report.end_to_end_rejected
+    assert "the text follows the target, but the accepted length is not what the models' own laws give" in shown(report)
+    assert " of the float32 call" in shown(report)
+    assert report.accepted is not None
+    assert report.accepted.log10_e < report.threshold, "by the laws that the rule saw it is"
 
 
 @pytest.mark.parametrize("filters", [Filters(top_p=0.7), Filters(top_k=2), Filters(0.0)], ids=str)
@@ -422,7 +426,8 @@ def test_another_number_format_is_not_blamed_on_the_rule(filters: Filters) -> No
     right = monte_carlo(pair, RULES["block"], PROMPTS, asked)
     assert not right.end_to_end.judged
     assert (right.reasons, right.end_to_end_reasons) == ([], [])
-    assert right.log10_e > -6, "the laws that the rule saw are those that it is tested with"
+    assert right.impossible == 0, "the laws that the rule saw are those that it is tested with"
+    assert right.log10_e < right.threshold
     if filters.temperature:
         wrong = next(fault.rule for fault in FAULTS if fault.rule.name == "residual-not-subtracted")
         assert monte_carlo(pair, wrong, PROMPTS, asked).log10_e >= 6
@@ -492,4 +497,73 @@ def test_power_is_at_drafts_that_every_fault_shows_with() -> None:
     found = list(power(small_pair(), PROMPTS, replace(SMALL, drafts=1, length=1, tokens=2, texts=1, batch=1)))
     assert {(report.settings["drafts"], report.settings["length"]) for _, report in found} == {(3, 4)}
     with pytest.raises(InputError, match="temperature 0"):
-        next(power(small_pair(), PROMPTS, replace(SMALL, filters=Filters(0.0))))
+        power(small_pair(), PROMPTS, replace(SMALL, filters=Filters(0.0)))
+
+
+def test_power_goes_on_until_alpha_rejects() -> None:
+    """A fault counts as rejected where its own report says so."""
+    for alpha, enough in ((1e-3, POWER), (1e-8, 8)):
+        asked = replace(SMALL, tokens=4, texts=1, batch=1, alpha=alpha)
+        for _, report in power(small_pair(), PROMPTS, asked):
+            assert report.settings["enough"] == pytest.approx(enough)
+            assert not report.log10_e >= report.settings["enough"] or report.lossless_rejected
+
+
+def test_the_confidence_is_not_rounded_to_certainty() -> None:
+    for alpha, words in ((1e-3, "99.9%"), (1e-4, "99.99%")):
+        report = monte_carlo(small_pair(), RULES["token"], PROMPTS, replace(SMALL, texts=30, batch=30, alpha=alpha))
+        assert f"(confidence {words})" in shown(report)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_code_that_is_seeded_with_the_run_s_number_does_not_meet_its_own_drafts(seed: int) -> None:
+    """One number a call, as the drafts take: with one stream, what accepts a draft would be what drew another."""
+    accept = torch.Generator().manual_seed(seed)
+
+    def verify(draft_tokens: Tensor, draft_probs: Tensor, target_probs: Tensor) -> Tensor:
+        token = int(draft_tokens[0])
+        p, q = draft_probs[0], target_probs[0]
+        accepted = bool(torch.rand(1, generator=accept, dtype=torch.float64) < q[token] / p[token])
+        law = target_probs[1] if accepted else (q - p).clamp(min=0)
+        behind = int((torch.rand(1, generator=accept, dtype=torch.float64) * law.sum() > law.cumsum(0)).sum())
+        return torch.tensor([token, behind] if accepted else [behind])
+
+    asked = Settings(drafts=1, length=1, tokens=8, texts=1_000, batch=100, seed=seed)
+    report = monte_carlo(small_pair(), verifier(verify, "probabilities", name="mine"), PROMPTS, asked)
+    assert not report.lossless_rejected, report.reasons
+    assert not report.end_to_end_rejected, report.end_to_end_reasons
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_number_formats_that_are_no_standard_are_refused(dtype: torch.dtype) -> None:
+    """A step's text cannot be told from rounding, and a coarse call is no truth to hold any rule against."""
+    sound = small_pair()
+    half = pair_of(*(copy.deepcopy(model).to(dtype) for model in (sound.target, sound.draft)), tokenizer())
+    subject = verifier(stepping(residual=True), "step", name="mine", arguments={"gamma": "L"})
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(InputError, match=f"mine is a step, and the models run in {name}.*load the models in float32"):
+        monte_carlo(half, subject, PROMPTS, SMALL)
+    with pytest.raises(InputError, match=f"the independent call cannot compute in {name}"):
+        Reference(sound, Filters(), dtype)
+
+
+def test_a_step_that_breaks_a_tie_otherwise_is_right() -> None:
+    """Temperature 0, two tokens that rounding decides between, and a step that rounds to the other one."""
+    first, second = 0, 1
+
+    def tied(module: Any, given: Any, logits: Tensor) -> Tensor:
+        flat = torch.zeros_like(logits)
+        flat[..., first], flat[..., second] = 5.0, 5.0 - 1e-6
+        return flat
+
+    target = copy.deepcopy(small_pair().target)
+    target.lm_head.register_forward_hook(tied)
+    pair = pair_of(target, small_pair().draft, tokenizer())
+
+    def writes(token: int) -> Callable[..., Tensor]:
+        return lambda draft_model, target_model, ids: torch.cat([ids, torch.tensor([[token]])], dim=1)
+
+    asked = replace(SMALL, filters=Filters(0.0))
+    for token, rejected in ((first, False), (second, False), (2, True)):
+        report = monte_carlo(pair, verifier(writes(token), "step", name="mine", temperature=0.0), PROMPTS, asked)
+        assert report.lossless_rejected is rejected, report.reasons
