@@ -11,8 +11,14 @@ from torch import Tensor
 from spectr_verify.decoding.source import ModelError
 from spectr_verify.errors import InputError
 
-EDGE = 1e-3
-"""How far logits and probabilities may be from a filter's edge, so that rounding may have decided."""
+EDGE = 1e-4
+"""How far logits, and at temperature 1 or more probabilities, may be from a filter's edge for rounding to decide."""
+
+NEGLIGIBLE = 1e-3
+"""Share of a law of which it is no matter whether a filter keeps it."""
+
+COLD = 100 * EDGE
+"""Below this temperature rounding decides what is likely, and not only at a filter's edge."""
 
 
 @dataclass(frozen=True)
@@ -79,27 +85,51 @@ class Filters:
         return law
 
     def nearly_possible(self, logits: Tensor) -> Tensor:
-        """Tokens that the filters keep, or would keep were the logits [.., V] rounded otherwise: bool [.., V].
-
-        Top-p measures a token by what is likelier by more than rounding, as a share of the top k with all their ties.
-        """
+        """Tokens that the filters keep, or would keep were the logits [.., V] rounded otherwise: bool [.., V]."""
         logits = _at_least_float32(logits)
         ties = logits >= logits.amax(dim=-1, keepdim=True) - EDGE
-        if self.temperature == 0:
-            return ties
-        law = self._scaled(logits).softmax(dim=-1)
-        possible, whole = law > 0, law.sum(dim=-1, keepdim=True)
+        return ties if self.temperature == 0 else ties | self._possible(logits, EDGE)[0]
+
+    def undecided(self, logits: Tensor) -> Tensor:
+        """Laws [.., V] of which rounding may decide more than a negligible part: bool [..].
+
+        Whether it does is no matter, nor is the token that came: who leaves these laws out of a test leaves it fair.
+        """
+        logits = _at_least_float32(logits)
+        if self.temperature < COLD and logits.shape[-1] > 1:
+            first, second = logits.topk(2, dim=-1).values.unbind(dim=-1)
+            close = second - first + 2 * EDGE >= self.temperature * math.log(NEGLIGIBLE)
+        else:
+            close = torch.zeros_like(logits[..., 0], dtype=torch.bool)
+        if self.temperature == 0 or not (self.top_k or self.top_p < 1 or self.min_p > 0):
+            return close
+        (nearly, law), (surely, _) = self._possible(logits, EDGE), self._possible(logits, -EDGE)
+        return close | (torch.where(nearly & ~surely, law, 0.0).sum(dim=-1) > NEGLIGIBLE)
+
+    def _possible(self, logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
+        """What the filters would keep, and the law of it, were each token favoured by ``slack`` over the others.
+
+        Top-p measures a token by what is likelier by more than the slack, as a share of the top k with all their ties.
+        """
+        plain = self._scaled(logits).softmax(dim=-1)
+        possible = plain > 0
         if self.top_k is not None and self.top_k < logits.shape[-1]:
-            possible &= logits >= logits.topk(self.top_k, dim=-1).values[..., -1:] - EDGE
-            whole = torch.where(possible, law, 0.0).sum(dim=-1, keepdim=True)
+            # With a disadvantage a token has to be ahead of the one behind the last.
+            last = logits.topk(self.top_k + (slack < 0), dim=-1).values[..., -1:]
+            possible &= (logits >= last - slack) if slack > 0 else (logits > last - slack)
+        law = _normalised(
+            torch.where(possible, plain, 0.0)
+        )  # NaN where no token is kept for sure, as of nothing but ties
+        tolerance = slack / min(max(self.temperature, EDGE), 1.0)
         if self.top_p < 1:
             ordered, order = logits.sort(dim=-1, descending=True)
-            likelier = torch.searchsorted(-ordered, -ordered - EDGE)  # how many are, of every token in this order
-            reached = law.gather(-1, order).cumsum(dim=-1, dtype=torch.float64)
-            before = torch.cat([torch.zeros_like(reached[..., :1]), reached], dim=-1).gather(-1, likelier)
-            possible &= torch.zeros_like(possible).scatter(-1, order, before < (self.top_p + EDGE) * whole)
-        possible &= law >= self.min_p * (1 - EDGE) * law.amax(dim=-1, keepdim=True)
-        return possible | ties
+            likelier = torch.searchsorted(-ordered, -ordered - slack, right=slack < 0)
+            mass = law.gather(-1, order).to(torch.float64)
+            reached = torch.cat([torch.zeros_like(mass[..., :1]), mass.cumsum(dim=-1)], dim=-1)
+            before = reached.gather(-1, likelier) - (mass if slack < 0 else 0.0)
+            possible &= torch.zeros_like(possible).scatter(-1, order, before < self.top_p + tolerance)
+        possible &= plain >= self.min_p * (1 - tolerance) * plain.amax(dim=-1, keepdim=True)
+        return possible, law
 
     def _scaled(self, logits: Tensor) -> Tensor:
         """Logits over the temperature, the largest at 0.

@@ -30,6 +30,9 @@ MOST = 6.0
 LEAST = -15.0
 """Log-probabilities count at least this much in a sharper or flatter law."""
 
+LARGEST = 1e300
+"""Ratios p/q count at most this much: beyond it they are no numbers."""
+
 REMAINDER = 1e-6
 """Every alternative keeps this share of the law that is tested, so that one token cannot end its product."""
 
@@ -51,7 +54,7 @@ def log_ratios(target: Tensor, draft: Tensor, tokens: Tensor) -> Tensor:
     possible = target > 0
     along = torch.where(possible, (log_q - log_p).clamp(-MOST, MOST), 0.0)
     sharper = torch.where(possible, log_q.clamp(min=LEAST), 0.0)
-    ratio = _at(draft, tokens).to(torch.float64) / _at(target, tokens)
+    ratio = (_at(draft, tokens).to(torch.float64) / _at(target, tokens)).clamp(max=LARGEST)
     mixed = [torch.log1p(share * (ratio - 1)) for share in TOWARD_DRAFT]
     tilted = [
         tilt * _at(feature, tokens).to(torch.float64) - (log_q + tilt * feature).logsumexp(dim=-1).to(torch.float64)
@@ -96,7 +99,7 @@ class Evidence:
         log_q, log_p, log_r = log_q[possible], log_p[possible], log_r[possible]
         kept = torch.tensor(REMAINDER, dtype=torch.float64, device=log_q.device)
         self.sums += torch.logaddexp(log_r - log_q[:, None] + (-kept).log1p(), kept.log()).sum(dim=0).cpu()
-        ratio = (log_p - log_q).exp()[:, None]
+        ratio = (log_p - log_q).exp().clamp(max=LARGEST)[:, None]
         self._shares += torch.log1p(SHARES.to(ratio.device) * (ratio - 1)).sum(dim=0).cpu()
 
     @property

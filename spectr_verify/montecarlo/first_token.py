@@ -72,7 +72,7 @@ def _pooled(law: NDArray[np.floating], count: NDArray[np.int64]) -> tuple[NDArra
 
 def _g(counts: NDArray[np.int64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
     """2 sum c log(c / expected) of every row of ``counts`` [S, n]."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         terms = np.where(counts > 0, counts * np.log(counts / expected), 0.0)
     total: NDArray[np.float64] = 2 * terms.sum(axis=1)
     return total

@@ -24,9 +24,9 @@ class EndToEnd:
         dtype: number format of the independent call.
         judged: whether the models that decoded compute in float32 or finer. Where they do not, in bfloat16 say, enough
             texts always show it, and nothing is rejected for that.
-        edge: tokens of probability zero that a filter would keep, were the numbers rounded otherwise: nobody's fault.
+        edge: tokens that are left out, as rounding decides what a filter keeps or temperature 0 takes: nobody's fault.
         accepted: the accepted length against what the independent call's laws give; ``None`` where there is no round to
-            compare.
+            compare, or a token is left out.
     """
 
     log10_e: float

@@ -25,7 +25,7 @@ from spectr_verify.montecarlo.score import Reference, Scored, full_precision, sh
 from spectr_verify.montecarlo.steps import write_by_steps
 from spectr_verify.replay import Verifier
 from spectr_verify.replay.probabilities import Drawn
-from spectr_verify.rules import Rule
+from spectr_verify.rules import RULES, Rule
 
 DRAFTS_FOR_CODE = 0x5EED
 """Sets the drafts that anybody's code is given apart from what that code draws, where one number seeds both."""
@@ -130,7 +130,10 @@ def monte_carlo(
                 break
     except KeyboardInterrupt:
         ended = "interrupted"
-    return run.report(ended)
+    try:
+        return run.report(ended)
+    except KeyboardInterrupt:
+        return run.report("interrupted")
 
 
 def power(
@@ -213,7 +216,8 @@ class _Run:
             self.reference = reference.apart()  # a step holds the models and may change them
         self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
         seed = settings.seed
-        if isinstance(subject, Verifier):
+        ours = (*RULES.values(), *(fault.rule for fault in FAULTS))
+        if not any(subject is rule for rule in ours):
             seed = int(np.random.SeedSequence([DRAFTS_FOR_CODE, seed]).generate_state(1)[0])
         self.generator = torch.Generator(device=pair.device).manual_seed(seed)
         self.alternatives, self.end_to_end = (Alternatives(pair.vocab, pair.device) for _ in range(2))
@@ -320,12 +324,12 @@ class _Run:
                 short(self.reference.target.dtype),
                 self.full_precision,
                 self.edge,
-                self.accepted_end_to_end.compare(),
+                None if self.edge else self.accepted_end_to_end.compare(),
             ),
             first_token=first,
             accepted=self.accepted_length.compare(),
             texts=self.texts,
-            tokens=self.own.tokens,
+            tokens=self.texts * settings.tokens,
             rounds=self.rounds,
             block_efficiency=(self.accepted + self.rounds) / max(self.rounds, 1),
             acceptance_rate=self.accepted / max(self.drafted, 1) if self.step is None else None,

@@ -28,7 +28,8 @@ class Scored:
         log_target, log_draft: float64 [B, N], log-probability of every token under the target and the draft.
         log_ratios: float64 [B, N, J], of every alternative.
         first: [B, V], the target's laws of the first token.
-        edge: bool [B, N], tokens of probability zero that a filter would keep, were the numbers rounded otherwise.
+        edge: bool [B, N], places where rounding decides what a filter keeps, and tokens of probability zero that it
+            would keep, were the numbers rounded otherwise. A token that no rounding makes possible is at no edge.
     """
 
     log_target: Tensor
@@ -79,10 +80,10 @@ class Reference:
         place = tokens[..., None]
         log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
         ratios = alternatives(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
-        edge = log_q == -torch.inf
-        if bool(edge.any()):
-            nearly = self.filters.nearly_possible(logits[edge])
-            edge[edge.clone()] = nearly.gather(-1, tokens[edge][:, None])[:, 0]
+        edge, impossible = self.filters.undecided(logits), log_q == -torch.inf
+        if bool(impossible.any()):
+            nearly = self.filters.nearly_possible(logits[impossible])
+            edge[impossible] = nearly.gather(-1, tokens[impossible][:, None])[:, 0]
         return Scored(log_q, log_p, ratios, q[:, 0].clone(), edge)
 
     def _logits(self, model: Any, prompts: list[list[int]], tokens: Tensor) -> Tensor:

@@ -90,13 +90,13 @@ def _still_possible(report: MonteCarloReport) -> str:
 
 
 def _end_to_end(end: EndToEnd) -> str:
+    edge = f"; {end.edge} tokens at a filter's edge are left out" if end.edge else ""
     if end.numerical is None:
-        return "a step's own laws are not known: all tests take an independent call's"
+        return f"a step's own laws are not known: all tests take an independent call's{edge}"
     against = f"log10 e = {_number(end.log10_e)} against a {end.dtype} call, {end.numerical:.1e} apart per token"
     if end.impossible:
         against += f", which has {end.impossible} tokens at zero"
-    if end.edge:
-        against += f"; {end.edge} tokens at a filter's edge are left out"
+    against += edge
     return against if end.judged else f"{against} (another number format: nothing is rejected for that)"
 
 

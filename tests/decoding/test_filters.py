@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from spectr_verify.decoding import Filters
-from spectr_verify.decoding.filters import EDGE
+from spectr_verify.decoding.filters import EDGE, NEGLIGIBLE
 from spectr_verify.errors import InputError
 
 INF, NAN = float("inf"), float("nan")
@@ -184,6 +184,47 @@ def test_what_is_nearly_possible_is_possible_a_little_further(logits: Tensor, fi
     moved[token] += 2 * EDGE
     looser = replace(filters, top_p=min(1.0, filters.top_p + 20 * EDGE), min_p=filters.min_p * (1 - 20 * EDGE))
     assert float(looser.law(moved)[token]) > 0
+
+
+@hypothesis.given(logits=NEAR_LOGITS, filters=NEAR_FILTERS, data=st.data())
+def test_where_nothing_is_undecided_rounding_changes_little(
+    logits: Tensor, filters: Filters, data: st.DataObject
+) -> None:
+    assume(not bool(filters.undecided(logits)))
+    moves = st.lists(st.sampled_from([-0.1, 0.0, 0.1]), min_size=len(logits), max_size=len(logits))
+    moved = logits + EDGE * torch.tensor(data.draw(moves), dtype=torch.float64)
+    apart = (filters.law(moved) - filters.law(logits)).clamp(min=0).sum()
+    assert float(apart) < 2 * NEGLIGIBLE
+
+
+@pytest.mark.parametrize(
+    ("filters", "laws", "undecided"),
+    [
+        (Filters(), [0.4, 0.3, 0.3], False),
+        (Filters(top_k=2), [0.4, 0.3, 0.3], True),
+        (Filters(top_k=2), [0.4, 0.3, 0.29], False),
+        (Filters(top_k=3), [0.4, 0.3, 0.3], False),
+        (Filters(top_k=1), [0.5, 0.5, 0.0], True),
+        (Filters(top_p=0.6), [0.4, 0.3, 0.3], True),
+        (Filters(top_p=0.8), [0.4, 0.3, 0.3], False),
+        (Filters(top_p=0.7), [0.4, 0.3, 0.2, 0.1], True),
+        (Filters(top_p=0.9), [0.5, 0.4, *[0.0001] * 10], False),
+        (Filters(min_p=0.5), [0.5, 0.25, 0.25], True),
+        (Filters(min_p=0.4), [0.5, 0.25, 0.25], False),
+        (Filters(0.0), [0.5, 0.5, 0.0], True),
+        (Filters(0.0), [0.5, 0.4, 0.1], False),
+        (Filters(1e-6), [0.5, 0.49999, 0.00001], True),
+        (Filters(1e-6), [0.5, 0.49, 0.01], False),
+        (Filters(1e-3), [0.5, 0.4999, 0.0001], True),
+        (Filters(1.0), [1.0], False),
+        (Filters(0.0), [1.0], False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_rounding_decides(filters: Filters, laws: list[float], undecided: bool, dtype: torch.dtype) -> None:
+    logits = torch.tensor(laws, dtype=torch.float64).log().to(dtype)
+    assert filters.undecided(logits[None]).tolist() == [undecided]
 
 
 def test_top_p_measures_within_the_top_k_what_is_nearly_possible() -> None:

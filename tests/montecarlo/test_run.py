@@ -25,6 +25,7 @@ from spectr_verify.decoding import Filters, ModelPair
 from spectr_verify.decoding.models import pair_of
 from spectr_verify.errors import InputError
 from spectr_verify.montecarlo import FAULTS, MonteCarloReport, PlantedFault, Reference, Settings, monte_carlo, power
+from spectr_verify.montecarlo.first_token import first_token_test
 from spectr_verify.montecarlo.run import POWER
 from spectr_verify.replay import verifier
 from spectr_verify.report.montecarlo import monte_carlo_text
@@ -112,6 +113,15 @@ def test_a_run_ends_when_time_is_up() -> None:
     assert report.ended == "seconds"
     assert 20 <= report.texts < 10**5
     assert report.texts % 20 == 0
+
+
+def accept_everything(round: Round, chance: Chance) -> Emission:
+    """All of the first draft, and a token from q behind it."""
+    last = chance.categorical(round.target_probs[:, 0, -1])
+    B, L = round.rows, round.length
+    return Emission(
+        torch.cat([round.drafts[:, 0], last[:, None]], dim=1), torch.full((B,), L + 1), torch.zeros(B).long()
+    )
 
 
 def interrupts(call: int) -> Rule:
@@ -459,7 +469,7 @@ def test_the_reference_does_not_follow_functions_that_change_the_models(change: 
 
 
 @pytest.mark.parametrize("filters", [Filters(top_p=0.7), Filters(top_k=2), Filters(min_p=0.2), Filters(0.0)], ids=str)
-@pytest.mark.parametrize("moved", [1e-5, 0.3])
+@pytest.mark.parametrize("moved", [1e-6, 0.3])
 def test_tokens_at_a_filter_s_edge_are_nobody_s_fault(filters: Filters, moved: float) -> None:
     """A reference whose logits are rounded otherwise cuts elsewhere; one that is far away does not excuse anything."""
     pair = small_pair()
@@ -545,6 +555,113 @@ def test_number_formats_that_are_no_standard_are_refused(dtype: torch.dtype) -> 
         monte_carlo(half, subject, PROMPTS, SMALL)
     with pytest.raises(InputError, match=f"the independent call cannot compute in {name}"):
         Reference(sound, Filters(), dtype)
+
+
+def with_constant_logits(*logits: float) -> ModelPair:
+    """A target that says the same of every token, by a head of its own, and the usual draft."""
+    target = copy.deepcopy(small_pair().target)
+
+    def constant(module: Any, given: Any, found: Tensor) -> Tensor:
+        return torch.tensor(logits, dtype=torch.float64).expand_as(found).to(found.dtype)
+
+    target.lm_head.register_forward_hook(constant)
+    return pair_of(target, small_pair().draft, tokenizer())
+
+
+NEARLY_TIED = (2.0, 1 + 1e-9, 1.0, 0.0, -1.0, -1.0, -1.0)
+
+
+@pytest.mark.parametrize("filters", [Filters(top_k=2), Filters(top_p=0.6), Filters(min_p=math.exp(-1))], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_rounding_keeps_or_drops_is_not_held_against_rules(filters: Filters, dtype: torch.dtype) -> None:
+    """Float64 models against a float32 call that takes two tokens for equal, and one that does not."""
+    pair = with_constant_logits(*NEARLY_TIED)
+    asked = replace(SMALL, filters=filters, texts=300, batch=300)
+    report = monte_carlo(pair, RULES["block"], PROMPTS, asked, reference=Reference(pair, filters, dtype))
+    assert not report.lossless_rejected, report.reasons
+    assert not report.end_to_end_rejected, report.end_to_end_reasons
+    assert report.end_to_end.edge == report.tokens == 300 * 12
+    assert report.end_to_end.accepted is None
+    assert f"{report.tokens} tokens at a filter's edge are left out" in shown(report)
+
+
+@pytest.mark.parametrize("filters", [Filters(top_k=2), Filters(top_p=0.6)], ids=str)
+def test_what_rounding_keeps_or_drops_is_not_held_against_steps(filters: Filters) -> None:
+    """A step that keeps the one of two equals that the reference does not; and one that keeps what nobody does."""
+    pair = with_constant_logits(*NEARLY_TIED)
+
+    def keeps(token: int) -> Callable[..., Tensor]:
+        law = pair.target(torch.tensor([[0]])).logits[0, -1].softmax(-1)
+
+        def step(draft_model: Any, target_model: Any, ids: Tensor) -> Tensor:
+            kept = torch.zeros_like(law)
+            kept[[0, token]] = law[[0, token]]
+            return torch.cat([ids, torch.multinomial(kept, 1, generator=generator)[None]], dim=1)
+
+        return step
+
+    asked = replace(SMALL, filters=filters, texts=100, batch=50, tokens=6, length=1)
+    for token, rejected in ((1, False), (2, False), (4, True)):
+        generator = torch.Generator().manual_seed(3)
+        report = monte_carlo(pair, verifier(keeps(token), "step", name="mine"), PROMPTS, asked)
+        assert report.lossless_rejected is rejected, report.reasons
+        assert "at a filter's edge are left out" in shown(report)
+        assert report.tokens == 6 * report.texts
+    generator = torch.Generator().manual_seed(3)
+    clear = with_constant_logits(2.0, 1.1, 1.0, 0.0, -1.0, -1.0, -1.0)
+    assert monte_carlo(clear, verifier(keeps(2), "step", name="mine"), PROMPTS, asked).lossless_rejected
+
+
+def test_a_rule_that_draws_for_itself_does_not_meet_its_own_drafts() -> None:
+    """Of torch's own generator, which the command line seeds with the run's number."""
+
+    def verify(round: Round, chance: Chance) -> Emission:
+        token, row = round.drafts[:, 0, 0], torch.arange(round.rows)
+        p, q = round.draft_probs[:, 0, 0], round.target_probs[:, 0]
+        accepted = torch.rand(round.rows, dtype=torch.float64) < q[row, 0, token] / p[row, token]
+        residual = chance.categorical((q[:, 0] - p).clamp(min=0) + 1e-300)
+        tokens = torch.stack([torch.where(accepted, token, residual), chance.categorical(q[:, 1])], dim=1)
+        length = accepted.long() + 1
+        tokens[~accepted, 1] = -1
+        return Emission(tokens, length, torch.where(accepted, 0, -1))
+
+    for seed in range(4):
+        torch.manual_seed(seed)
+        asked = Settings(1, 1, 1, 2_000, Filters(2.0), batch=2_000, seed=seed)
+        report = monte_carlo(small_pair(), Rule("own", verify, max_drafts=1), PROMPTS, asked)
+        assert not report.lossless_rejected, report.reasons
+        assert not report.end_to_end_rejected, report.end_to_end_reasons
+
+
+def test_ratios_beyond_all_numbers_are_evidence_like_others() -> None:
+    """q is 1e-310 where p is 1: an infinite ratio would be no JSON, and no verdict."""
+    pair = with_constant_logits(0.0, -713.0, *[-800.0] * 5)
+    draft = copy.deepcopy(pair.draft)
+    draft.lm_head.register_forward_hook(
+        lambda module, given, found: torch.zeros_like(found).index_fill(-1, torch.tensor([1]), 800.0)
+    )
+    always = Rule("accept-everything", accept_everything, max_drafts=1)
+    other = ModelPair(pair.target, draft, pair.tokenizer, pair.vocab, pair.names)
+    reference = Reference(other, Filters(), torch.float64)
+    report = monte_carlo(other, always, PROMPTS, replace(SMALL, drafts=1), reference=reference)
+    assert report.lossless_rejected
+    assert math.isfinite(report.log10_e) is (report.impossible == 0)
+    written = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert (written["log10_e"] is None) is (written["impossible"] > 0)
+
+
+def test_an_interruption_of_the_report_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested, calls = first_token_test, []
+
+    def interrupted_once(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return tested(*given, **named)
+
+    monkeypatch.setattr("spectr_verify.montecarlo.run.first_token_test", interrupted_once)
+    report = monte_carlo(small_pair(), RULES["token"], PROMPTS, SMALL)
+    assert (report.ended, report.texts) == ("interrupted", 60)
 
 
 def test_a_step_that_breaks_a_tie_otherwise_is_right() -> None:
