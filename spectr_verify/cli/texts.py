@@ -60,6 +60,7 @@ def mc(
     from spectr_verify.decoding import DTYPES, ModelError
     from spectr_verify.montecarlo import Reference, Settings, monte_carlo
     from spectr_verify.montecarlo import power as planted
+    from spectr_verify.montecarlo.score import full_precision
     from spectr_verify.replay import Arguments, load_verifier
     from spectr_verify.report.montecarlo import monte_carlo_text, power_table
 
@@ -72,8 +73,11 @@ def mc(
         arguments=Arguments.parse(arg or []),
         temperature=filtering.temperature if calls is Called.step else 1.0,
     )
-    if reference_dtype not in DTYPES:
-        raise ModelError(f"the number format is {reference_dtype!r}; it must be one of {', '.join(DTYPES)}")
+    formats = [name for name, dtype in DTYPES.items() if full_precision(dtype)]
+    if reference_dtype not in formats:
+        raise ModelError(
+            f"the number format of the independent call is {reference_dtype!r}; it must be one of {', '.join(formats)}"
+        )
     console = console_for(json_file, soft_wrap=True)
     seed_everything(seed)
     found = []

@@ -15,7 +15,7 @@ EDGE = 1e-4
 """How far logits, and at temperature 1 or more probabilities, may be from a filter's edge for rounding to decide."""
 
 NEGLIGIBLE = 1e-3
-"""Share of a law of which it is no matter whether a filter keeps it."""
+"""Share of what the filters keep of which it is no matter whether they do."""
 
 COLD = 100 * EDGE
 """Below this temperature rounding decides what is likely, and not only at a filter's edge."""
@@ -104,7 +104,8 @@ class Filters:
         if self.temperature == 0 or not (self.top_k or self.top_p < 1 or self.min_p > 0):
             return close
         (nearly, law), (surely, _) = self._possible(logits, EDGE), self._possible(logits, -EDGE)
-        return close | (torch.where(nearly & ~surely, law, 0.0).sum(dim=-1) > NEGLIGIBLE)
+        unsure, kept = (torch.where(tokens, law, 0.0).sum(dim=-1) for tokens in (nearly & ~surely, nearly))
+        return close | (unsure > NEGLIGIBLE * kept)
 
     def _possible(self, logits: Tensor, slack: float) -> tuple[Tensor, Tensor]:
         """What the filters would keep, and the law of it, were each token favoured by ``slack`` over the others.
@@ -117,9 +118,8 @@ class Filters:
             # With a disadvantage a token has to be ahead of the one behind the last.
             last = logits.topk(self.top_k + (slack < 0), dim=-1).values[..., -1:]
             possible &= (logits >= last - slack) if slack > 0 else (logits > last - slack)
-        law = _normalised(
-            torch.where(possible, plain, 0.0)
-        )  # NaN where no token is kept for sure, as of nothing but ties
+        # NaN where no token is kept for sure, as of nothing but ties: comparisons with it are false.
+        law = _normalised(torch.where(possible, plain, 0.0))
         tolerance = slack / min(max(self.temperature, EDGE), 1.0)
         if self.top_p < 1:
             ordered, order = logits.sort(dim=-1, descending=True)

@@ -26,7 +26,7 @@ class EndToEnd:
             texts always show it, and nothing is rejected for that.
         edge: tokens that are left out, as rounding decides what a filter keeps or temperature 0 takes: nobody's fault.
         accepted: the accepted length against what the independent call's laws give; ``None`` where there is no round to
-            compare, or a token is left out.
+            compare, where rounding decides what a filter keeps of either model's law, and of models in coarser formats.
     """
 
     log10_e: float
@@ -118,11 +118,18 @@ class MonteCarloReport:
             found.append(
                 f"the text does not follow an independent call's laws; the best alternative: {end.worst_alternative}"
             )
-        if end.accepted is not None and exceeds(end.accepted, self.alpha):
+        accepted = self.compared_end_to_end
+        if accepted is not None and exceeds(accepted, self.alpha):
             differs = "the accepted length is not that of the rule's closed form"
             more = "it accepts more than any lossless rule can by an independent call's laws"
-            found.append(differs if end.accepted.exact else more)
+            found.append(differs if accepted.exact else more)
         return found
+
+    @property
+    def compared_end_to_end(self) -> AcceptedLength | None:
+        """The accepted length against a closed form by the independent call's laws, or else by those the rule saw."""
+        own = self.accepted if self.accepted is not None and self.accepted.exact else None
+        return self.end_to_end.accepted or own
 
     @property
     def lossless_rejected(self) -> bool:

@@ -31,7 +31,7 @@ DRAFTS_FOR_CODE = 0x5EED
 """Sets the drafts that anybody's code is given apart from what that code draws, where one number seeds both."""
 
 POWER = 6.0
-"""The decimal logarithm of the e-value at which a planted fault counts as rejected."""
+"""The least decimal logarithm of the e-value at which a planted fault counts as rejected."""
 
 
 @dataclass(frozen=True)
@@ -206,18 +206,19 @@ class _Run:
     def __init__(self, pair: ModelPair, subject: Subject, settings: Settings, reference: Reference) -> None:
         self.pair, self.settings, self.reference = pair, settings, reference
         self.step = subject if isinstance(subject, Verifier) and subject.calls == "step" else None
-        self.full_precision = all(full_precision(model.dtype) for model in (pair.target, pair.draft))
+        self.judged = full_precision(pair.target.dtype)
+        # The independent call's laws are compared with the accepted length only where they are those of the decoding.
+        self.comparable = self.judged and full_precision(pair.draft.dtype)
         if self.step is not None:
-            if not self.full_precision:
+            if not self.judged:
                 raise InputError(
-                    f"{subject.name} is a step, and the models run in {short(pair.target.dtype)}: its text would be "
+                    f"{subject.name} is a step, and the target runs in {short(pair.target.dtype)}: its text would be "
                     "told from that of an independent call by the rounding alone; load the models in float32"
                 )
             self.reference = reference.apart()  # a step holds the models and may change them
         self.rule = Rule(subject.name, Drawn(subject)) if isinstance(subject, Verifier) else subject
         seed = settings.seed
-        ours = (*RULES.values(), *(fault.rule for fault in FAULTS))
-        if not any(subject is rule for rule in ours):
+        if RULES.get(subject.name) is not subject and not any(subject is fault.rule for fault in FAULTS):
             seed = int(np.random.SeedSequence([DRAFTS_FOR_CODE, seed]).generate_state(1)[0])
         self.generator = torch.Generator(device=pair.device).manual_seed(seed)
         self.alternatives, self.end_to_end = (Alternatives(pair.vocab, pair.device) for _ in range(2))
@@ -275,6 +276,7 @@ class _Run:
         ratios = scored.log_ratios.flatten(0, 1)
         clear = ~scored.edge.flatten()
         self.edge += int(scored.edge.sum())
+        self.comparable &= not bool(scored.edge.any() or scored.draft_edge.any())
         self.independent.add((ratios + log_q[:, None])[clear], log_q[clear], log_p[clear])
         if self.step is None:
             own = texts.target_probs.log().flatten()
@@ -322,9 +324,9 @@ class _Run:
                 self.independent.impossible,
                 self.numerical / max(self.own.tokens, 1) if self.step is None else None,
                 short(self.reference.target.dtype),
-                self.full_precision,
+                self.judged,
                 self.edge,
-                None if self.edge else self.accepted_end_to_end.compare(),
+                self.accepted_end_to_end.compare() if self.comparable else None,
             ),
             first_token=first,
             accepted=self.accepted_length.compare(),

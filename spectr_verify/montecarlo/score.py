@@ -30,6 +30,7 @@ class Scored:
         first: [B, V], the target's laws of the first token.
         edge: bool [B, N], places where rounding decides what a filter keeps, and tokens of probability zero that it
             would keep, were the numbers rounded otherwise. A token that no rounding makes possible is at no edge.
+        draft_edge: bool [B, N], places where rounding decides what a filter keeps of the draft's law.
     """
 
     log_target: Tensor
@@ -37,6 +38,7 @@ class Scored:
     log_ratios: Tensor
     first: Tensor
     edge: Tensor
+    draft_edge: Tensor
 
 
 class Reference:
@@ -74,9 +76,9 @@ class Reference:
     def _score(self, texts: Texts, rows: slice, alternatives: Ratios) -> Scored:
         tokens, prompts = texts.tokens[rows], texts.prompts[rows]
         B, N = tokens.shape
-        logits = self._logits(self.target, prompts, tokens)
+        logits, draft_logits = (self._logits(model, prompts, tokens) for model in (self.target, self.draft))
         q = self.filters.law_of_model(logits, self.pair.names[0])
-        p = self.filters.law_of_model(self._logits(self.draft, prompts, tokens), self.pair.names[1])
+        p = self.filters.law_of_model(draft_logits, self.pair.names[1])
         place = tokens[..., None]
         log_q, log_p = (law.gather(-1, place)[..., 0].to(torch.float64).log() for law in (q, p))
         ratios = alternatives(q.flatten(0, 1), p.flatten(0, 1), tokens.flatten()).unflatten(0, (B, N))
@@ -84,7 +86,7 @@ class Reference:
         if bool(impossible.any()):
             nearly = self.filters.nearly_possible(logits[impossible])
             edge[impossible] = nearly.gather(-1, tokens[impossible][:, None])[:, 0]
-        return Scored(log_q, log_p, ratios, q[:, 0].clone(), edge)
+        return Scored(log_q, log_p, ratios, q[:, 0].clone(), edge, self.filters.undecided(draft_logits))
 
     def _logits(self, model: Any, prompts: list[list[int]], tokens: Tensor) -> Tensor:
         """Logits of every token of the texts: [B, N, V]."""

@@ -90,7 +90,7 @@ def _still_possible(report: MonteCarloReport) -> str:
 
 
 def _end_to_end(end: EndToEnd) -> str:
-    edge = f"; {end.edge} tokens at a filter's edge are left out" if end.edge else ""
+    edge = f"; {end.edge} tokens are left out, as rounding decides there" if end.edge else ""
     if end.numerical is None:
         return f"a step's own laws are not known: all tests take an independent call's{edge}"
     against = f"log10 e = {_number(end.log10_e)} against a {end.dtype} call, {end.numerical:.1e} apart per token"

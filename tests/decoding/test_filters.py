@@ -216,6 +216,8 @@ def test_where_nothing_is_undecided_rounding_changes_little(
         (Filters(1e-6), [0.5, 0.49999, 0.00001], True),
         (Filters(1e-6), [0.5, 0.49, 0.01], False),
         (Filters(1e-3), [0.5, 0.4999, 0.0001], True),
+        (Filters(min_p=0.5), [1.0, 0.5, *[0.4] * 2500], True),
+        (Filters(top_p=0.001), [*[0.0005] * 2, *[0.0004] * 2500], True),
         (Filters(1.0), [1.0], False),
         (Filters(0.0), [1.0], False),
     ],

@@ -469,20 +469,19 @@ def test_the_reference_does_not_follow_functions_that_change_the_models(change: 
 
 
 @pytest.mark.parametrize("filters", [Filters(top_p=0.7), Filters(top_k=2), Filters(min_p=0.2), Filters(0.0)], ids=str)
-@pytest.mark.parametrize("moved", [1e-6, 0.3])
-def test_tokens_at_a_filter_s_edge_are_nobody_s_fault(filters: Filters, moved: float) -> None:
-    """A reference whose logits are rounded otherwise cuts elsewhere; one that is far away does not excuse anything."""
+def test_what_is_far_from_a_filter_s_edge_is_not_excused(filters: Filters) -> None:
+    """A reference of other weights cuts elsewhere, and no rounding explains it."""
     pair = small_pair()
     other = copy.deepcopy(pair.target)
     with torch.no_grad():
         for weight in other.parameters():
-            weight += moved * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1), dtype=weight.dtype)
+            weight += 0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1), dtype=weight.dtype)
     reference = Reference(ModelPair(other, pair.draft, pair.tokenizer, pair.vocab, pair.names), filters, torch.float64)
     report = monte_carlo(
         pair, RULES["token"], PROMPTS, replace(SMALL, texts=400, batch=400, filters=filters), reference=reference
     )
     assert not report.lossless_rejected
-    assert (report.end_to_end.impossible > 0) == (moved > 0.1)
+    assert report.end_to_end.impossible > 0
 
 
 def test_one_prompt_s_law_may_be_rounded_otherwise_in_another_batch() -> None:
@@ -516,7 +515,6 @@ def test_power_goes_on_until_alpha_rejects() -> None:
         asked = replace(SMALL, tokens=4, texts=1, batch=1, alpha=alpha)
         for _, report in power(small_pair(), PROMPTS, asked):
             assert report.settings["enough"] == pytest.approx(enough)
-            assert not report.log10_e >= report.settings["enough"] or report.lossless_rejected
 
 
 def test_the_confidence_is_not_rounded_to_certainty() -> None:
@@ -551,7 +549,7 @@ def test_number_formats_that_are_no_standard_are_refused(dtype: torch.dtype) -> 
     half = pair_of(*(copy.deepcopy(model).to(dtype) for model in (sound.target, sound.draft)), tokenizer())
     subject = verifier(stepping(residual=True), "step", name="mine", arguments={"gamma": "L"})
     name = str(dtype).removeprefix("torch.")
-    with pytest.raises(InputError, match=f"mine is a step, and the models run in {name}.*load the models in float32"):
+    with pytest.raises(InputError, match=f"mine is a step, and the target runs in {name}.*load the models in float32"):
         monte_carlo(half, subject, PROMPTS, SMALL)
     with pytest.raises(InputError, match=f"the independent call cannot compute in {name}"):
         Reference(sound, Filters(), dtype)
@@ -582,7 +580,7 @@ def test_what_rounding_keeps_or_drops_is_not_held_against_rules(filters: Filters
     assert not report.end_to_end_rejected, report.end_to_end_reasons
     assert report.end_to_end.edge == report.tokens == 300 * 12
     assert report.end_to_end.accepted is None
-    assert f"{report.tokens} tokens at a filter's edge are left out" in shown(report)
+    assert f"{report.tokens} tokens are left out, as rounding decides there" in shown(report)
 
 
 @pytest.mark.parametrize("filters", [Filters(top_k=2), Filters(top_p=0.6)], ids=str)
@@ -605,11 +603,34 @@ def test_what_rounding_keeps_or_drops_is_not_held_against_steps(filters: Filters
         generator = torch.Generator().manual_seed(3)
         report = monte_carlo(pair, verifier(keeps(token), "step", name="mine"), PROMPTS, asked)
         assert report.lossless_rejected is rejected, report.reasons
-        assert "at a filter's edge are left out" in shown(report)
+        assert "are left out, as rounding decides there" in shown(report)
         assert report.tokens == 6 * report.texts
     generator = torch.Generator().manual_seed(3)
     clear = with_constant_logits(2.0, 1.1, 1.0, 0.0, -1.0, -1.0, -1.0)
     assert monte_carlo(clear, verifier(keeps(2), "step", name="mine"), PROMPTS, asked).lossless_rejected
+
+
+@pytest.mark.parametrize("filters", [Filters(top_k=2), Filters(top_p=0.6)], ids=str)
+def test_what_rounding_decides_of_the_draft_s_law_is_not_held_against_its_length(filters: Filters) -> None:
+    """The closed form by the independent call's draft is another one; by the laws that the rule saw it is reached."""
+    tied, clear = with_constant_logits(*NEARLY_TIED), with_constant_logits(2.0, 1.1, 0.9, 0.0, -1.0, -1.0, -1.0)
+    pair = ModelPair(clear.target, tied.target, clear.tokenizer, clear.vocab, clear.names)
+    report = monte_carlo(pair, RULES["block"], PROMPTS, replace(SMALL, filters=filters, texts=200, batch=200))
+    assert not report.end_to_end_rejected, report.end_to_end_reasons
+    assert (report.end_to_end.edge, report.end_to_end.accepted) == (0, None)
+    assert report.compared_end_to_end is report.accepted is not None
+
+
+def test_a_registered_rule_is_held_to_its_closed_form_at_edges_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_draft_alone(round: Round, chance: Chance) -> Emission:
+        return RULES["block"].verify(round.first_drafts(1), chance)
+
+    slow = replace(RULES["block-race"], verify=first_draft_alone)
+    monkeypatch.setattr("spectr_verify.montecarlo.accepted.RULES", {"block-race": slow})
+    pair, filters = with_constant_logits(*NEARLY_TIED), Filters(top_k=5)
+    report = monte_carlo(pair, slow, PROMPTS, replace(SMALL, filters=filters, texts=300, batch=300))
+    assert report.end_to_end.accepted is None
+    assert report.end_to_end_reasons == ["the accepted length is not that of the rule's closed form"]
 
 
 def test_a_rule_that_draws_for_itself_does_not_meet_its_own_drafts() -> None:
