@@ -3,25 +3,19 @@
 from typer.testing import CliRunner
 
 from spectr_verify.cli import app
-from spectr_verify.cli.status import (
-    STATUS_BIASED,
-    STATUS_INTERRUPTED,
-    STATUS_REFUSED,
-    STATUS_UNDECIDED,
-    Biased,
-    Interrupted,
-    Undecided,
-)
+from spectr_verify.cli.status import STATUS_REFUSED, Ended
 from spectr_verify.errors import InputError
-
-VERDICTS = {Biased: STATUS_BIASED, Undecided: STATUS_UNDECIDED, Interrupted: STATUS_INTERRUPTED}
 
 
 def run(*arguments: str) -> tuple[int, str]:
     """The status that the command ends with, and what it says."""
     result = CliRunner().invoke(app, list(arguments))
-    if isinstance(result.exception, InputError):
-        return STATUS_REFUSED, str(result.exception)
-    if result.exception is not None and not isinstance(result.exception, (*VERDICTS, SystemExit)):
-        raise result.exception
-    return VERDICTS.get(type(result.exception), result.exit_code), result.output
+    match result.exception:
+        case InputError() as refusal:
+            return STATUS_REFUSED, str(refusal)
+        case Ended() as ended:
+            return ended.status, result.output
+        case None | SystemExit():
+            return result.exit_code, result.output
+        case broken:
+            raise broken

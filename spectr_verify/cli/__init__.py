@@ -15,16 +15,7 @@ from rich.text import Text
 from spectr_verify import __version__
 from spectr_verify.cli.estimates import what_if
 from spectr_verify.cli.optima import bound, certify
-from spectr_verify.cli.status import (
-    STATUS_BIASED,
-    STATUS_BROKEN,
-    STATUS_INTERRUPTED,
-    STATUS_REFUSED,
-    STATUS_UNDECIDED,
-    Biased,
-    Interrupted,
-    Undecided,
-)
+from spectr_verify.cli.status import STATUS_BIASED, STATUS_BROKEN, STATUS_INTERRUPTED, STATUS_REFUSED, Ended
 from spectr_verify.cli.sweeps import simulate
 from spectr_verify.cli.texts import generate, mc
 from spectr_verify.cli.verdicts import audit, claims, compare, gallery, rules
@@ -70,15 +61,11 @@ def main() -> None:
 def _status() -> int:
     try:
         app()
-    except Biased:
-        return STATUS_BIASED
-    except Undecided:
-        return STATUS_UNDECIDED
+    except Ended as ended:
+        return ended.status
     except (InputError, TableError) as error:
         Console(stderr=True, soft_wrap=True).print(Text(f"error: {error}", style="red"))
         return STATUS_REFUSED
-    except Interrupted:
-        return STATUS_INTERRUPTED
     except KeyboardInterrupt:
         return _without_result()
     except SystemExit as end:  # typer's own; it ends with 1 when the output is closed

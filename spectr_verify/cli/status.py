@@ -13,13 +13,25 @@ STATUS_BROKEN = 70
 STATUS_INTERRUPTED = 130
 
 
-class Biased(Exception):  # noqa: N818 - a verdict, not an error
-    """An audit's verdict on its way to the exit status, which nothing else may use."""
+class Ended(Exception):  # noqa: N818 - no error
+    """A command that has told what it has, on its way to the exit status."""
+
+    status: int
 
 
-class Undecided(Exception):  # noqa: N818 - no verdict, and no error
-    """An audit that a bound ended, on its way to the exit status."""
+class Biased(Ended):
+    """An audit's verdict, whose status nothing else may use."""
+
+    status = STATUS_BIASED
 
 
-class Interrupted(Exception):  # noqa: N818 - asked for by the user
-    """A run that was interrupted and has told what it has, on its way to the exit status."""
+class Undecided(Ended):
+    """An audit that a bound ended."""
+
+    status = STATUS_UNDECIDED
+
+
+class Interrupted(Ended):
+    """A run that was interrupted."""
+
+    status = STATUS_INTERRUPTED
